@@ -84,6 +84,14 @@ pub(crate) struct VisitArguments {
 }
 
 impl VisitArguments {
+    /// The rules, as each run of a job must have them.
+    pub(crate) fn agrees(&self) -> impl Iterator<Item = Vec<u8>> {
+        self.rules.iter().map(|rule| match rule {
+            Rule::Exclude(pattern) => format!("--exclude {pattern}").into_bytes(),
+            Rule::Include(pattern) => format!("--include {pattern}").into_bytes(),
+        })
+    }
+
     /// Puts --exclude and --include together in the order of the command line, which decides between them.
     pub(crate) fn take_rules(&mut self, matches: &ArgMatches) {
         let indices = |name| matches.indices_of(name).into_iter().flatten();

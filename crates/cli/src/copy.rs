@@ -5,6 +5,7 @@ mod arguments;
 mod by_rank;
 mod end;
 mod keep;
+mod logged;
 mod manifest;
 mod notices;
 mod owners;

@@ -8,6 +8,7 @@ pub(crate) mod failures;
 pub(crate) mod fatal;
 pub(crate) mod file;
 pub(crate) mod job;
+pub(crate) mod logged;
 pub(crate) mod latest;
 pub(crate) mod messages;
 pub(crate) mod printing;

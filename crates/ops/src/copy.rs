@@ -19,7 +19,7 @@
 //! Guarantees: a reader of the target sees the old file, the new file, or no file, never a partial one. The copy modifies nothing outside
 //! TARGET, even if another process replaces directories meanwhile. A file that changes while it is read is not copied.
 //!
-//! Limits: the copy prints nothing, and does not resume an interrupted run.
+//! Limits: the copy prints nothing, and writes no log of its job: see [`Copy::logged`].
 
 pub(crate) mod commit;
 mod ending;
@@ -51,7 +51,9 @@ pub use crate::metadata::not_kept::NotKept;
 pub use crate::refused::Refused;
 pub use options::{Existing, Fsync, Leftovers, Notice, Options, Outcome, Planned, Progress, Watch};
 pub use plan::beside::clean_command;
+pub use plan::finished::{Finished, Found};
 pub use plan::rehearsal::DryRun;
+pub use results::Results;
 pub use results::manifest::{Kept, ManifestRow};
 pub use results::report::{Report, SizeClass, SlowFile};
 pub use results::times::{Phase, RankReport};
@@ -63,12 +65,15 @@ use crate::file::chunks::UnderWay;
 use crate::jobs::names::Namer;
 use crate::tree::progress::Live;
 use crate::tree::{self, Differs, Seed, Start};
+use crate::tree::Journal;
 use commit::Commit;
+use commit::noting::Noting;
 use commit::stores::Stores;
 use ending::Ending;
 use failures::Failures;
 use handler::CopyOperation;
 use links::Links;
+use links::forget::forget_incomplete;
 use links::private::PrivateDirectory;
 use options::{number_of_thread, starts_of};
 use plan::roots::Destination;
@@ -140,6 +145,15 @@ pub struct Copy<'a> {
     starts: Box<dyn Iterator<Item = Seed> + Send + 'a>,
     target_is_name: bool,
     refused: Option<Refused>,
+    logged: Option<Logged<'a>>,
+    roots: Vec<Vec<u8>>,
+}
+
+/// The log of a job.
+struct Logged<'a> {
+    journal: &'a Journal<Results>,
+    /// What earlier runs of the job have come to.
+    earlier: Results,
 }
 
 impl<'a> Copy<'a> {
@@ -157,7 +171,8 @@ impl<'a> Copy<'a> {
         let features = options.walk.features;
         let target = Destination::open(target, options.no_target_directory, features)?;
         let striping = Striping::new(options.stripes.as_ref(), &target.top)?;
-        let shared = Shared::new(Namer::new(seat.job));
+        let run = options.run_of_job;
+        let shared = Shared::new(Namer::new(seat.job).with_run(run.unwrap_or_default()));
         let roots = target.roots(sources, &shared)?;
         let target_is_name = target.is_name();
         let budget = Budget::of_process(Needs::COPY, options.walk.threads.max(options.walk.cores));
@@ -178,17 +193,30 @@ impl<'a> Copy<'a> {
             Err(refused) if seat.ranks > 1 => (None, Some(refused)),
             Err(refused) => return Err(refused),
         };
+        let is_of_this_boot = job.as_ref().is_some_and(|private| private.is_of_this_boot);
+        let job = job.map(|private| private.job);
         let (directory, path) = (target.top, target.path);
         let grants = Grants::new(Arc::clone(&directory));
         let data = Data::new(options, striping, &directory);
         let identity = sys::stat_of(&directory).map_or((0, 0), |top| (top.device, top.inode));
         let private = PrivateDirectory::new(&directory, &shared, seat, features);
-        let private = private.of_job(job, stores.own_uid(identity.0));
+        let is_resumed = run.is_some_and(|run| run > 1);
+        let private = private.of_job(job, stores.own_uid(identity.0)).resumed(is_resumed);
+        if is_resumed && seat.rank == 0 {
+            private.stay();
+            // With several ranks, a copy is on storage before other names become links of it.
+            let cannot = |errno| {
+                let hint = "the names of files with several names are recorded there";
+                Refused::failed("clear the private directory of the copy in", &path, errno, hint)
+            };
+            forget_incomplete(&private, is_of_this_boot || seat.ranks > 1).map_err(cannot)?;
+        }
         let commit = Commit::new(&budget, stores.syncs());
         let target = Target {
             options,
             features,
             seat,
+            run_of_job: run,
             is_listed: false,
             top: Top { directory, path, identity },
             roots,
@@ -206,10 +234,12 @@ impl<'a> Copy<'a> {
             large: UnderWay::new(budget.large),
             live: Live::new(budget.threads),
             is_repair: false,
+            left_out: None,
             held: budget.held_in_target,
         };
         let starts = Box::new(starts_of(sources).map(Seed::from));
-        Ok(Self { operation, starts, target_is_name, refused })
+        let (logged, roots) = (None, sources.to_vec());
+        Ok(Self { operation, starts, target_is_name, refused, logged, roots })
     }
 
     /// Why the copy must not run although every rank sees the same file system. Only on the first of several ranks.
@@ -234,6 +264,28 @@ impl<'a> Copy<'a> {
     pub fn listed(mut self, starts: impl Iterator<Item = Start> + Send + 'a) -> Self {
         self.operation.target.is_listed = true;
         Self { starts: Box::new(starts.map(Seed::from)), ..self }
+    }
+
+    /// With a log of its job ([`Options::run_of_job`]): `journal` gets what is to be written, and on the first rank it says what earlier runs of the
+    /// job have done, and `earlier` what that came to. Only what is left is copied; the outcome has the sums of all runs. Every rank must call this.
+    #[must_use]
+    pub fn logged(mut self, journal: &'a Journal<Results>, earlier: Results) -> Self {
+        self.operation.commit.noting = Some(Noting::new(journal));
+        self.operation.target.private.stay();
+        Self { logged: Some(Logged { journal, earlier }), ..self }
+    }
+
+    /// Leaves a directory out, by device and inode: that of the job.
+    #[must_use]
+    pub fn leaving_out(mut self, place: Option<(u64, u64)>) -> Self {
+        self.operation.left_out = place;
+        self
+    }
+
+    /// Looks for directories that earlier runs of the job have completed and that are others by now: see [`Finished`].
+    #[must_use]
+    pub fn finished(&self) -> Finished {
+        Finished::new(&self.operation.target, &self.roots)
     }
 
     /// Repairs the entries of a list of differences instead, on one rank: see [`run_repair`].
@@ -283,11 +335,18 @@ impl<'a> Copy<'a> {
         session: &mut Session<'_>,
         mut observe: impl FnMut(&Progress),
     ) -> Result<Outcome, RankError> {
-        let Self { operation, starts, .. } = self;
+        let Self { operation, starts, logged, roots, .. } = self;
         let clock = Clock::start();
         let observed = |walk: &tree::Progress, own| observe(&Progress::new(walk, own));
-        let walked = tree::run(session, &operation, starts, &operation.target.options.walk, observed)?;
-        let mut ending = Ending::new(operation, walked, clock);
+        let options = &operation.target.options.walk;
+        let (walked, earlier) = match logged {
+            Some(Logged { journal, earlier }) => {
+                let with_log = (&operation, journal);
+                (tree::run_logged(session, with_log, roots, options, observed)?, Some(earlier))
+            }
+            None => (tree::run(session, &operation, starts, options, observed)?, None),
+        };
+        let mut ending = Ending::new(operation, walked, clock).with_earlier(earlier);
         ending.settle(session)?;
         session.beside(|| ending.end())
     }

@@ -68,6 +68,8 @@ pub(crate) struct Job {
     home: Option<(OwnedFd, CString)>,
     name: CString,
     directory: Option<OwnedFd>,
+    /// It is removed only by [`end`](Job::end): a later run of the same job may need it.
+    stays: bool,
     /// The file of its record. Closing it releases the lock.
     file: OwnedFd,
     record: Record,
@@ -284,9 +286,9 @@ fn make(
     let home = home.map(|home| rustix::io::dup(home).map(|home| (home, namer.home())));
     let home = home.transpose().map_err(|error| Errno(error.raw_os_error()))?;
     // From here on, dropping the job removes the directory.
-    let job =
-        Job { top: Arc::clone(top), home, name, directory: Some(directory), file, record: record.clone() };
-    sys::data::write_all_at(&job.file, record.to_text().as_bytes(), 0)?;
+    let (top, directory, record) = (Arc::clone(top), Some(directory), record.clone());
+    let job = Job { top, home, name, directory, stays: false, file, record };
+    sys::data::write_all_at(&job.file, job.record.to_text().as_bytes(), 0)?;
     if is_durable {
         // Without this, the record still identifies leftovers of a killed run, but not those of a power cut.
         let _ = retry(|| rustix::fs::fsync(&job.file));
@@ -324,6 +326,11 @@ impl Job {
         ended
     }
 
+    /// Keeps it for a later run of the same job, unless this run comes to its end.
+    pub(crate) fn stay(&mut self) {
+        self.stays = true;
+    }
+
     /// Keeps the directory for later runs, which need the record for leftovers.
     pub(crate) fn keep(&mut self) {
         self.directory = None;
@@ -331,9 +338,12 @@ impl Job {
 }
 
 impl Drop for Job {
-    /// Removes the private directory of this run, unless it is [kept](Job::keep), as [`end`](Job::end) does. Errors are ignored.
+    /// Removes the private directory of this run, unless it is [kept](Job::keep) or [stays](Job::stay), as [`end`](Job::end) does. Errors are
+    /// ignored.
     fn drop(&mut self) {
-        let _ = self.end();
+        if !self.stays {
+            let _ = self.end();
+        }
     }
 }
 

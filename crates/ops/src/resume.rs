@@ -175,6 +175,12 @@ impl LoggedJob {
         self.key
     }
 
+    /// The arguments of the command that has begun it, without the program's name.
+    #[must_use]
+    pub fn arguments(&self) -> &[Vec<u8>] {
+        &self.header.request.arguments
+    }
+
     /// When it began, as RFC 3339 has it.
     #[must_use]
     pub fn began(&self) -> String {

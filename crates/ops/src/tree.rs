@@ -33,7 +33,7 @@ pub(crate) use start::Seed;
 pub use start::{Differs, Start};
 
 use job::{OnRank, TreeJob};
-pub use journal::{Journal, ResumeError};
+pub use journal::{Journal, ResumeError, Told};
 use operation::{Handler, ResultsOf};
 use progress::{Counted, SoFar};
 use slice::OpenSlices;
@@ -152,7 +152,7 @@ impl<V: Handler> Walked<V> {
     }
 }
 
-fn gathered<V: Handler>(job: TreeJob<'_, V>, ran: Ran<job::Worker<V>, SoFar>) -> Walked<V> {
+fn gathered<'a, V: Handler>(job: TreeJob<'a, V>, ran: Ran<job::Worker<'a, V>, SoFar>) -> Walked<V> {
     let Ran { mut outcome, exchanged, reason, .. } = ran;
     job.end_left(&mut outcome.workers);
     let mut results = ResultsOf::<V>::default();

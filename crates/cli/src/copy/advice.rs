@@ -9,24 +9,54 @@ use atta_entry::shell_quote;
 use super::arguments::CopyArguments;
 use super::summary::Whole;
 
-/// How to resume a copy that ended early, and how to remove its leftovers.
-pub(super) fn advice(arguments: &CopyArguments, outcome: &Whole, was_interrupted: bool) -> Vec<String> {
-    let rest = rest(arguments, outcome, was_interrupted);
+/// How to resume a copy that ended early, and how to remove its leftovers. `words`: the command.
+pub(super) fn advice(
+    arguments: &CopyArguments,
+    outcome: &Whole,
+    (words, was_interrupted): (&[OsString], bool),
+) -> Vec<String> {
+    let rest = match &outcome.earlier {
+        // How to go on with its job is said elsewhere.
+        Some(earlier) => (earlier.changed > 0).then(|| {
+            let command = continuation(&without_job(words), arguments, outcome.target_is_name);
+            format!("copy what has changed since with: {command}")
+        }),
+        None => rest(arguments, outcome, (words, was_interrupted)),
+    };
     let left = outcome.leftovers.as_ref();
     let left = left.map(|left| format!("remove what is left with: {}", left.command()));
     rest.into_iter().chain(left).collect()
 }
 
-fn rest(arguments: &CopyArguments, outcome: &Whole, was_interrupted: bool) -> Option<String> {
-    if arguments.dry_run || !(was_interrupted || outcome.parked) {
+/// The words of a command without the options for its job.
+fn without_job(words: &[OsString]) -> Vec<OsString> {
+    let (mut kept, mut is_value) = (Vec::new(), false);
+    // What follows `--` is no option.
+    let options = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    for word in &words[..options] {
+        let is_option = word == "--job" || word == "--restart" || word.as_bytes().starts_with(b"--job=");
+        if !is_option && !is_value {
+            kept.push(word.clone());
+        }
+        is_value = word == "--job" && !is_value;
+    }
+    kept.extend_from_slice(&words[options..]);
+    kept
+}
+
+fn rest(
+    arguments: &CopyArguments,
+    outcome: &Whole,
+    (words, was_interrupted): (&[OsString], bool),
+) -> Option<String> {
+    if arguments.dry_run || arguments.job.is_some() || !(was_interrupted || outcome.parked) {
         return None;
     }
     let mut text = match outcome.parked {
         true => "make room in TARGET, then copy the rest with: ".to_owned(),
         false => "copy the rest with: ".to_owned(),
     };
-    let words: Vec<_> = std::env::args_os().collect();
-    text.push_str(&continuation(&words, arguments, outcome.target_is_name));
+    text.push_str(&continuation(words, arguments, outcome.target_is_name));
     if outcome.ranks.len() > 1 {
         text.push_str(" (with the same launcher)");
     }
@@ -77,6 +107,9 @@ mod tests {
             continued(&["atta", "copy", "--update", "-T", "a", "b"], true),
             "atta copy --update -T a b"
         );
+        let words = ["atta", "copy", "--job", "--job", "--job=x", "--restart", "a", "--", "--job"];
+        let kept: Vec<_> = without_job(&words.map(OsString::from));
+        assert_eq!(kept, ["atta", "copy", "a", "--", "--job"]);
         let kept = continued(&["./atta", "copy", "--ignore-existing", "--", "-a", "b"], true);
         assert_eq!(kept, "./atta copy -T --ignore-existing -- -a b");
     }

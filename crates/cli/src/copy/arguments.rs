@@ -105,6 +105,7 @@ impl From<ManifestSkipped> for Kept {
     atta copy /data /backup                       to /backup/data, if /backup is a directory\n  \
     atta copy /data/. /backup                     the contents of /data\n  \
     atta copy --exclude '*.tmp' a b c /backup     several sources, without *.tmp\n  \
+    atta copy --job copy.job /data /backup        go on after a kill: give the command again\n  \
     atta copy --repair differences a b            repair what 'atta verify --format ndjson a b' found"
 )]
 pub(crate) struct CopyArguments {
@@ -225,6 +226,20 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = parse_size, help_heading = "Copying")]
     pub(crate) max_holes: u64,
 
+    /// Keep a log of the copy in DIR, so that the same command, or atta resume DIR, goes on after a kill, on any number of ranks. DIR is made if it
+    /// is missing. A large file that was not complete is copied from its beginning
+    #[arg(
+        long,
+        value_name = "DIR",
+        help_heading = "Resume",
+        conflicts_with_all = ["manifest", "from_list", "repair", "dry_run", "in_place"]
+    )]
+    pub(crate) job: Option<PathBuf>,
+
+    /// Forget the job in DIR and begin anew
+    #[arg(long, requires = "job", help_heading = "Resume")]
+    pub(crate) restart: bool,
+
     #[command(flatten, next_help_heading = "Copying")]
     pub(crate) effort: EffortArguments,
 
@@ -251,6 +266,36 @@ pub(crate) struct CopyArguments {
 }
 
 impl CopyArguments {
+    /// The options that change what is copied, as each run of a job must have them.
+    pub(crate) fn agrees(&self) -> Vec<Vec<u8>> {
+        let flag = |is_set, name: &str| Some(name.to_owned()).filter(|_| is_set);
+        let name = |value: &dyn Fn() -> Option<clap::builder::PossibleValue>| {
+            value().map_or_else(String::new, |value| value.get_name().to_owned())
+        };
+        let preserve: Vec<_> =
+            self.keep.preserve.iter().map(|kept| name(&|| kept.to_possible_value())).collect();
+        let listed = |option: &str, values: &[String]| {
+            (!values.is_empty()).then(|| format!("{option} {}", values.join(",")))
+        };
+        let stripes = self.stripes().map(|stripes| format!("--stripe {stripes:?}"));
+        let options = [
+            flag(self.visit.one_file_system, "--one-file-system"),
+            flag(self.update, "--update"),
+            flag(self.ignore_existing, "--ignore-existing"),
+            flag(self.verify, "--verify"),
+            Some(format!("--preserve {}", preserve.join(","))),
+            listed("--xattrs", &self.keep.xattrs),
+            listed("--chown", &self.keep.chown),
+            Some(format!("--fsync {}", name(&|| self.fsync.to_possible_value()))),
+            Some(format!("--digest {}", name(&|| self.digest.to_possible_value()))),
+            Some(format!("--reflink {}", name(&|| self.reflink.to_possible_value()))),
+            Some(format!("--max-holes {}", self.max_holes)),
+            stripes,
+        ];
+        let options = options.into_iter().flatten().map(String::into_bytes);
+        self.visit.agrees().chain(options).collect()
+    }
+
     /// How copies are striped; none: as their directories say.
     pub(crate) fn stripes(&self) -> Option<Stripes> {
         match &self.stripe {

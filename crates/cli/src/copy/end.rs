@@ -10,6 +10,7 @@ use super::summary::{Whole, summary, words};
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
 use crate::run::file::print;
+use crate::run::job::{self, Job};
 use crate::run::messages::{complain, exit, hint};
 
 /// Reports why nothing is copied; returns the exit code.
@@ -18,14 +19,17 @@ pub(super) fn report_refused(copy::Refused { what, hint, is_usage }: &copy::Refu
     if *is_usage { exit::USAGE } else { exit::FATAL }
 }
 
+/// A copy that has come to its end.
+pub(super) struct Ended<'a> {
+    pub(super) outcome: &'a Whole,
+    pub(super) interrupted: Option<u8>,
+    pub(super) fatal: Option<Fatal>,
+    pub(super) job: Option<Job>,
+}
+
 /// Reports the result and returns the exit code.
-pub(super) fn conclude(
-    arguments: &CopyArguments,
-    failures: &Failures,
-    outcome: &Whole,
-    interrupted: Option<u8>,
-    fatal: Option<Fatal>,
-) -> u8 {
+pub(super) fn conclude(arguments: &CopyArguments, failures: &Failures, ended: Ended<'_>) -> u8 {
+    let Ended { outcome, interrupted, fatal, job } = ended;
     let mut fatal = fatal.or_else(|| failures.flush().err());
     let text = if arguments.report.json {
         format!("{:#}\n", summary(arguments, outcome, interrupted.is_some()))
@@ -41,13 +45,24 @@ pub(super) fn conclude(
         fatal = fatal.or_else(|| print(&text).err());
     }
     if !arguments.report.quiet {
-        let advice = advice::advice(arguments, outcome, interrupted.is_some());
+        let words = job.as_ref().map_or_else(|| std::env::args_os().collect(), Job::line);
+        let advice = advice::advice(arguments, outcome, (&words, interrupted.is_some()));
         advice.iter().for_each(|advice| hint(advice));
     }
     if let Some(fatal) = fatal {
         return fatal.report();
     }
     // A copy is partial if a file that was to be read back was not.
-    let is_partial = outcome.totals.failed() > 0 || outcome.totals.not_verified > 0;
-    interrupted.unwrap_or(if is_partial { exit::PARTIAL } else { exit::DONE })
+    let has_changed = outcome.earlier.as_ref().is_some_and(|earlier| earlier.changed > 0);
+    let is_partial = outcome.totals.failed() > 0 || outcome.totals.not_verified > 0 || has_changed;
+    let code = interrupted.unwrap_or(if is_partial { exit::PARTIAL } else { exit::DONE });
+    let is_whole = interrupted.is_none() && !outcome.parked && outcome.totals.failed() == 0;
+    match job {
+        Some(job) if is_whole => {
+            let json = summary(arguments, outcome, false).to_string();
+            job.complete(&job::kept(code, &json, &words(arguments, outcome, false))).unwrap_or(code)
+        }
+        Some(job) => job.advise(code),
+        None => code,
+    }
 }

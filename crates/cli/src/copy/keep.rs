@@ -62,6 +62,11 @@ impl KeepArguments {
         Keep { owners, ..self.without_owners().unwrap_or_default() }
     }
 
+    /// Whether modes are preserved.
+    pub(crate) fn keeps_modes(&self) -> bool {
+        self.preserve.iter().any(|kept| matches!(kept, Kept::Mode | Kept::All))
+    }
+
     fn without_owners(&self) -> Result<Keep, Refused> {
         let keeps = |kept| self.preserve.iter().any(|each| *each == kept || *each == Kept::All);
         let hint = "all or none stands alone; else name what to keep, as in mode,times";

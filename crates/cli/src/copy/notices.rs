@@ -37,6 +37,12 @@ fn words(notice: &Notice) -> (String, Option<String>) {
             let entries = counted(*entries, "entry", "entries");
             (format!("removed {entries}, {}, of a copy that was ended ({holder})", binary(*bytes)), None)
         }
+        Notice::Resumable { holder, directory } => {
+            let place = escape(directory);
+            let what = format!("{place} has what a copy with --job has not completed ({holder}); it is left as it is");
+            let hint = format!("go on with that copy, or give it up with: {}", clean_command(directory));
+            (what, Some(hint))
+        }
         Notice::Left { holder, directory } => {
             let place = escape(directory);
             let what = format!("a copy that has ended may have left unfinished files in {place} ({holder})");

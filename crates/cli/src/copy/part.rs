@@ -24,20 +24,35 @@ pub(crate) struct Part {
     /// Exit code of a caught signal; 0 if none.
     pub(super) interrupted: u8,
     parked: bool,
+    /// Why a rank could not write the log of the job.
+    failed: Option<String>,
 }
 
-atta_entry::record!(Part { totals, report, by_rank, signature, elapsed, threads, interrupted, parked });
+atta_entry::record!(Part { totals, report, by_rank, signature, elapsed, threads, interrupted, parked, failed });
 
 impl Part {
     pub(super) fn new(outcome: Outcome, interrupted: Option<u8>) -> Self {
         let Outcome { totals, report, rank, signature, threads, elapsed, parked, .. } = outcome;
         let (by_rank, threads, interrupted) = (vec![rank], threads.len(), interrupted.unwrap_or(0));
-        Self { totals, report, by_rank, signature, elapsed, threads, interrupted, parked }
+        Self { totals, report, by_rank, signature, elapsed, threads, interrupted, parked, failed: None }
+    }
+
+    /// With the reason why this rank could not write the log of the job.
+    pub(super) fn with_failure(self, failed: Option<String>) -> Self {
+        Self { failed, ..self }
+    }
+
+    /// Why a rank could not write the log of the job.
+    pub(super) fn take_failure(&mut self) -> Option<String> {
+        self.failed.take()
     }
 
     /// The same, with paths short enough to be sent.
     pub(super) fn shortened(mut self) -> Self {
         self.report.slowest.iter_mut().for_each(|file| file.path.truncate(PATH_BYTES_MAX));
+        self.failed.iter_mut().for_each(|failed| {
+            *failed = failed.chars().take(PATH_BYTES_MAX / 4).collect();
+        });
         self
     }
 
@@ -54,6 +69,7 @@ impl Part {
         self.threads = self.threads.saturating_add(more.threads);
         self.interrupted = self.interrupted.max(more.interrupted);
         self.parked |= more.parked;
+        self.failed = self.failed.take().or(more.failed);
     }
 
     pub(super) fn whole(self) -> Whole {
@@ -97,6 +113,7 @@ mod tests {
             threads: usize::MAX,
             interrupted: 143,
             parked: true,
+            failed: Some("x".repeat(1 << 20)),
         };
         let bytes = part.shortened().encoded().len();
         assert!(bytes <= 16 << 10, "{bytes}");

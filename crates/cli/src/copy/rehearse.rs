@@ -6,13 +6,13 @@ use atta_ops::copy::{DryRun, Progress};
 use atta_runtime::Seat;
 
 use super::arguments::CopyArguments;
-use super::end::{conclude, report_refused};
+use super::end::{Ended, conclude, report_refused};
 use super::manifest::Rows;
 use super::part::Part;
 use super::plans::Plans;
 use super::reporter::Reporter;
 use super::reports::Reports;
-use super::setting::{Run, Setting};
+use super::setting::{Begun, Run, Setting};
 use super::summary::summary;
 use crate::run::settings::take;
 use crate::run::signals::Signals;
@@ -22,7 +22,7 @@ use crate::run::starts::Starts;
 pub(super) fn rehearse(arguments: &CopyArguments, signals: &Signals, run: Run) -> u8 {
     let Run { failures, events, keep, starts, .. } = run;
     let setting = Setting::new(arguments, Seat::alone(), keep);
-    let options = setting.options(&signals.stop());
+    let options = setting.options(&Begun::default(), &signals.stop());
     let plans = arguments.report.verbose.then(Plans::default);
     let mut reporter = Reporter::new(&arguments.report, plans.is_some(), events);
     let reports =
@@ -49,7 +49,7 @@ pub(super) fn rehearse(arguments: &CopyArguments, signals: &Signals, run: Run) -
             whole.extra = extra.map(|extra| extra.load(Ordering::Relaxed));
             let summed = || summary(arguments, &whole, interrupted.is_some());
             let fatal = fatal.or_else(|| reporter.events.finish(summed, &signals.stop()).err());
-            conclude(arguments, &failures, &whole, interrupted, fatal)
+            conclude(arguments, &failures, Ended { outcome: &whole, interrupted, fatal, job: None })
         }
         Err(refused) => report_refused(&refused),
     }

@@ -9,23 +9,27 @@
 //!
 //! `atta_ops::copy` decides the order of operations.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use atta_ops::copy::{Copy, Leftovers, Refused};
-use atta_runtime::{RankError, Seat, Session, Stop, Stream};
+use atta_runtime::{RankError, Session, Stop, Stream};
 
 use super::arguments::CopyArguments;
-use super::end::{conclude, report_refused};
+use super::end::{Ended, conclude, report_refused};
+use super::logged::{self, Earlier};
 use super::manifest::{self, Manifest, Rows};
 use super::owners;
 use super::part::Part;
 use super::rehearse::rehearse;
 use super::reporter::Reporter;
 use super::reports::Reports;
-use super::setting::{Run, Setting};
+use super::setting::{Begun, Run, Setting};
 use super::summary::{Whole, summary};
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
+use crate::run::job::Job;
+use crate::run::logged::RunOfJob;
 use crate::run::messages::{complain, exit};
 use crate::run::refused::Refused as Usage;
 use crate::run::session::seen_at;
@@ -48,7 +52,7 @@ pub(super) fn run(
         session.broadcast(code)?;
         return Ok(code.unwrap_or(exit::DONE));
     }
-    let begun = session.is_first().then(|| begin(arguments, session.seat(), &signals.stop())).transpose();
+    let begun = session.is_first().then(|| begin(arguments, session, &signals.stop())).transpose();
     match begun {
         Ok(Some(run)) if arguments.dry_run => Ok(rehearse(arguments, signals, run)),
         Err(code) if session.seat().ranks == 1 => Ok(code),
@@ -57,9 +61,9 @@ pub(super) fn run(
 }
 
 /// Sets up the first rank. If the run is refused, reports the reason and returns the exit code.
-fn begin(arguments: &CopyArguments, seat: Seat, stop: &Stop) -> Result<Run, u8> {
-    let run = Run::new(arguments, stop).map_err(Usage::report)?;
-    if seat.ranks > 1 && run.starts.as_ref().is_some_and(Starts::are_differences) {
+fn begin(arguments: &CopyArguments, session: &Session<'_>, stop: &Stop) -> Result<Run, u8> {
+    let run = Run::new(arguments, session, stop).map_err(Usage::report)?;
+    if session.seat().ranks > 1 && run.starts.as_ref().is_some_and(Starts::are_differences) {
         let what = "a list of differences is repaired by one rank".to_owned();
         let hint = "use --repair LIST SOURCE TARGET, or run it without mpirun or srun";
         return Err(Usage::usage(what, hint).report());
@@ -77,24 +81,26 @@ impl Rank<'_> {
     fn copy(&self, begun: Result<Option<Run>, u8>, session: &mut Session<'_>) -> Result<u8, RankError> {
         let (arguments, stop) = (self.arguments, self.signals.stop());
         let (run, refused) = begun.map_or_else(|code| (None, Some(code)), |run| (run, None));
-        let rules = session.is_first().then(|| run.as_ref().map(|run| owners::to_rows(&run.keep.owners)));
-        let rules = session.broadcast(rules.map(Option::unwrap_or_default))?;
-        let keep = arguments.keep.with_owners(owners::from_rows(rules));
-        let (failures, manifest, reporter, starts) = match run {
-            Some(Run { failures, events, manifest, starts, .. }) => {
-                (failures, manifest, Some(Reporter::new(&arguments.report, false, events)), starts)
+        let decided = session.is_first().then(|| run.as_ref().map(Begun::of).unwrap_or_default());
+        let decided = session.broadcast(decided)?;
+        let keep = arguments.keep.with_owners(owners::from_rows(decided.rules.clone()));
+        let (failures, manifest, reporter, starts, job) = match run {
+            Some(Run { failures, events, manifest, starts, job, .. }) => {
+                let reporter = Reporter::new(&arguments.report, false, events);
+                (failures, manifest, Some(reporter), starts, job.map(|(job, _)| job))
             }
-            None => (Failures::Root(session.outbox()), None, None, None),
+            None => (Failures::Root(session.outbox()), None, None, None, None),
         };
         let rows = match &manifest {
             Some(manifest) => Rows::Here(manifest),
             None if session.is_first() => Rows::Nowhere,
             None => Rows::Outbox(session.outbox()),
         };
-        let setting = Setting::new(arguments, session.seat(), keep);
-        let options = setting.options(&stop);
+        let seat = decided.seat(session.seat());
+        let setting = Setting::new(arguments, seat, keep);
+        let options = setting.options(&decided, &stop);
         let reports = Reports { failures: &failures, plans: None, rows, is_quiet: arguments.report.quiet };
-        let prepared = Copy::prepare(&setting.sources, &setting.target, &options, &reports, session.seat());
+        let prepared = Copy::prepare(&setting.sources, &setting.target, &options, &reports, seat);
         let copy = match may_go(prepared, refused, &setting, session)? {
             Ok(copy) => copy,
             Err(code) => return Ok(code),
@@ -114,13 +120,21 @@ impl Rank<'_> {
         };
         let from = FromOthers::new(&failures, manifest.as_ref());
         let mut received = Received { from, reporter };
-        let Some((part, leftovers)) = self.run(copy, &mut received, session)? else {
-            return Ok(exit::DONE);
+        let (ran, earlier, fatal) = match decided.job {
+            Some(of_job) => {
+                self.run_logged(copy, (job.as_ref(), of_job), &mut received, session)?
+            }
+            None => (self.run(copy, (&mut received, None), session)?, None, None),
         };
-        let fatal = received.from.damaged().or_else(|| list_error.and_then(|error| take(&error)));
+        let Some((mut part, leftovers)) = ran else {
+            return Ok(fatal.map_or(exit::DONE, Fatal::report));
+        };
+        let of_rank = part.take_failure().map(|what| Fatal::Failed { what, hint: None });
+        let fatal = fatal.or(of_rank).or_else(|| received.from.damaged());
+        let fatal = fatal.or_else(|| list_error.and_then(|error| take(&error)));
         let interrupted = (part.interrupted > 0).then_some(part.interrupted);
         let extra = extra.map(|extra| extra.load(Ordering::Relaxed));
-        let mut whole = Whole { target_is_name, leftovers, extra, ..part.whole() };
+        let mut whole = Whole { target_is_name, leftovers, extra, earlier, ..part.whole() };
         let is_complete = fatal.is_none() && interrupted.is_none() && !whole.parked;
         let fatal = match manifest.as_ref().filter(|_| is_complete).map(Manifest::write) {
             Some(Ok(written)) => {
@@ -134,16 +148,64 @@ impl Rank<'_> {
         let summed = || summary(arguments, &whole, interrupted.is_some());
         let finish = |reporter: Reporter| reporter.events.finish(summed, &stop).err();
         let fatal = fatal.or_else(|| received.reporter.and_then(finish));
-        Ok(conclude(arguments, &failures, &whole, interrupted, fatal))
+        let ended = Ended { outcome: &whole, interrupted, fatal, job };
+        Ok(conclude(arguments, &failures, ended))
     }
 
-    /// Copies with the other ranks. The first rank gets the totals of all ranks.
+    /// Copies what earlier runs of a job have not copied. Returns `None` if the copy has not begun. Also returns what earlier runs have done, and what of
+    /// the log failed.
+    fn run_logged(
+        &self,
+        copy: Copy<'_>,
+        (job, of_job): (Option<&Job>, RunOfJob),
+        received: &mut Received<'_>,
+        session: &mut Session<'_>,
+    ) -> Result<(Option<Ran>, Option<Earlier>, Option<Fatal>), RankError> {
+        let stop = self.signals.stop();
+        if let Some(job) = job {
+            let copy = copy.leaving_out(logged::place(job));
+            let memory = self.arguments.effort.memory / 2;
+            return match logged::first(job, &copy, memory) {
+                Ok((log, earlier)) => {
+                    let act = |copy: Copy<'_>, session: &mut Session<'_>| {
+                        self.run(copy, (received, None), session)
+                    };
+                    let (ran, fatal) = logged::copy_first(log, copy, (&stop, session), act)?;
+                    Ok((ran.flatten(), Some(earlier), fatal))
+                }
+                Err(fatal) => {
+                    session.broadcast(Some(false))?;
+                    Ok((None, None, Some(fatal)))
+                }
+            };
+        }
+        if !session.broadcast::<bool>(None)? {
+            return Ok((None, None, None));
+        }
+        let path = self.arguments.job.as_deref().unwrap_or_else(|| Path::new(""));
+        let ran = match logged::other(path, of_job, session.seat().rank) {
+            Ok((log, place)) => {
+                let copy = copy.leaving_out(place);
+                logged::copy_other(log, copy, &stop, |copy, failed| {
+                    self.run(copy, (received, failed), session)
+                })?
+            }
+            Err(fatal) => {
+                // The others wait for this rank.
+                stop.set();
+                self.run(copy, (received, Some(fatal.what())), session)?
+            }
+        };
+        Ok((ran, None, None))
+    }
+
+    /// Copies with the other ranks. The first rank gets the totals of all ranks. `failed`: why this rank cannot write the log of its job.
     fn run(
         &self,
         copy: Copy<'_>,
-        received: &mut Received<'_>,
+        (received, failed): (&mut Received<'_>, Option<String>),
         session: &mut Session<'_>,
-    ) -> Result<Option<(Part, Option<Leftovers>)>, RankError> {
+    ) -> Result<Option<Ran>, RankError> {
         let Received { reporter, from } = received;
         let receive = |_, stream, bytes: &[u8]| from.take_in(stream, bytes);
         let closed = session.receiving(receive, |session| {
@@ -153,7 +215,7 @@ impl Rank<'_> {
                 }
             })?;
             let leftovers = outcome.leftovers.clone();
-            let own = Part::new(outcome, self.signals.code());
+            let own = Part::new(outcome, self.signals.code()).with_failure(failed);
             let own = if session.seat().ranks > 1 { own.shortened() } else { own };
             let sum = session.close(own, Part::merge)?;
             Ok(sum.map(|sum| (sum, leftovers)))
@@ -168,6 +230,9 @@ impl Rank<'_> {
         })
     }
 }
+
+/// What all ranks have done, and what is left under temporary names.
+type Ran = (Part, Option<Leftovers>);
 
 /// State of the first rank for data from other ranks, and its progress reports.
 struct Received<'a> {

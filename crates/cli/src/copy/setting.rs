@@ -7,13 +7,17 @@ use std::sync::Arc;
 use atta_entry::Kind;
 use atta_ops::copy::{Existing, Keep, Options};
 use atta_ops::walk;
-use atta_runtime::{Rate, Seat, Stop};
+use atta_runtime::{Rate, Seat, Session, Stop};
 
 use super::arguments::{CopyArguments, DigestKind, ManifestFormat, ManifestSkipped, ReflinkWhen};
+use super::logged;
 use super::manifest::Manifest;
+use super::owners::{self, Rows};
 use crate::run::events::Events;
 use crate::run::failures::{Failures, is_same_file};
 use crate::run::file::printable;
+use crate::run::job::{Job, TargetIs};
+use crate::run::logged::RunOfJob;
 use crate::run::refused::Refused;
 use crate::run::settings::{compile, spill_directory};
 use crate::run::starts::Starts;
@@ -38,7 +42,8 @@ impl<'a> Setting<'a> {
         Self { arguments, rate, bandwidth, keep, sources, target, cores: seat.cores }
     }
 
-    pub(super) fn options(&self, stop: &Stop) -> Options<'_> {
+    /// The options. `begun`: what the first rank has decided.
+    pub(super) fn options(&self, begun: &Begun, stop: &Stop) -> Options<'_> {
         let arguments = self.arguments;
         let defaults = walk::Options::default();
         let walk = walk::Options {
@@ -62,7 +67,8 @@ impl<'a> Setting<'a> {
             chunk: arguments.chunk.bytes(),
             hole_bytes_max: Some(arguments.max_holes),
             keep: self.keep.clone(),
-            no_target_directory: arguments.no_target_directory,
+            no_target_directory: arguments.no_target_directory || begun.target_is_name,
+            run_of_job: begun.job.map(|job| job.run()),
             exclusive: arguments.exclusive,
             existing: arguments.existing(),
             in_place: arguments.in_place,
@@ -85,6 +91,32 @@ fn sides(arguments: &CopyArguments) -> (Vec<Vec<u8>>, Vec<u8>) {
     (sources, target)
 }
 
+/// What the first rank has decided before the copy, for all ranks.
+#[derive(Debug, Default)]
+pub(crate) struct Begun {
+    /// Rules for owners.
+    pub(super) rules: Rows,
+    pub(super) job: Option<RunOfJob>,
+    /// TARGET is the name of the copy, although it may be a directory by now.
+    pub(super) target_is_name: bool,
+}
+
+atta_entry::record!(Begun { rules, job, target_is_name });
+
+impl Begun {
+    pub(super) fn of(run: &Run) -> Self {
+        let rules = owners::to_rows(&run.keep.owners);
+        let job = run.job.as_ref().map(|(job, _)| RunOfJob::of(job));
+        let target_is_name = run.job.as_ref().is_some_and(|(_, target)| *target == TargetIs::Name);
+        Self { rules, job, target_is_name }
+    }
+
+    /// The place of a rank: in all runs of a job, names follow from the same number.
+    pub(super) fn seat(&self, seat: Seat) -> Seat {
+        Seat { job: self.job.map_or(seat.job, |job| job.job()), ..seat }
+    }
+}
+
 /// State of the first rank, set up before the copy starts.
 pub(super) struct Run {
     pub(super) failures: Failures,
@@ -93,10 +125,15 @@ pub(super) struct Run {
     pub(super) keep: Keep,
     /// The starts from a list, if there is one.
     pub(super) starts: Option<Starts>,
+    pub(super) job: Option<(Job, TargetIs)>,
 }
 
 impl Run {
-    pub(super) fn new(arguments: &CopyArguments, stop: &Stop) -> Result<Self, Refused> {
+    pub(super) fn new(
+        arguments: &CopyArguments,
+        session: &Session<'_>,
+        stop: &Stop,
+    ) -> Result<Self, Refused> {
         if arguments.paths.iter().any(|path| path.is_empty()) {
             let hint = "the working directory is '.'";
             return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
@@ -142,7 +179,9 @@ impl Run {
                 "repair without it; then 'atta sum --format ndjson TARGET > FILE' writes a record",
             ));
         }
-        Ok(Self { failures, events, manifest, keep, starts })
+        let (sources, target) = sides(arguments);
+        let job = logged::begun(arguments, (sources, &target), session)?;
+        Ok(Self { failures, events, manifest, keep, starts, job })
     }
 }
 

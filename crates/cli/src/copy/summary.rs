@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::arguments::CopyArguments;
 use super::by_rank;
+use super::logged::Earlier;
 use super::manifest::Written;
 use super::pace::{self, Outlook};
 use crate::run::report;
@@ -36,6 +37,8 @@ pub(super) struct Whole {
     pub(super) extra: Option<u64>,
     /// The manifest, if one was written.
     pub(super) manifest: Option<Written>,
+    /// What earlier runs of the job have done, if there is a log of it.
+    pub(super) earlier: Option<Earlier>,
 }
 
 /// The result as text for people.
@@ -86,10 +89,25 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
             let _ = writeln!(text, "  {:>12}  {}", binary(left.bytes), atta_entry::escape(&left.path));
         }
     }
+    if let Some(earlier) = outcome.earlier.as_ref().filter(|earlier| earlier.entries > 0) {
+        lines_of_job(earlier, &mut text);
+    }
     if totals.failed() > 0 {
         let _ = writeln!(text, "not copied: {}", counted(totals.failed(), "entry", "entries"));
     }
     text
+}
+
+/// What earlier runs of the job have copied is not looked at again, but for the times of directories.
+fn lines_of_job(earlier: &Earlier, text: &mut String) {
+    let Earlier { entries, since, changed, changed_one } = earlier;
+    let entries = counted(*entries, "entry", "entries");
+    let _ = writeln!(text, "not looked at again: {entries} that earlier runs have copied since {since}");
+    if let Some(one) = changed_one {
+        let one = if one.is_empty() { "SOURCE itself".into() } else { atta_entry::escape(one) };
+        let changed = counted(*changed, "directory", "directories");
+        let _ = writeln!(text, "changed since they were copied: {changed} of SOURCE, such as {one}");
+    }
 }
 
 /// The lines of a counter. `extra`: entries of a list of differences that only the target has.
@@ -143,6 +161,9 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
             json!({"file": name, "entries": entries, "without_digest": without_digest})
         }),
         "leftovers": outcome.leftovers.as_ref().map(leftovers),
+        "earlier": outcome.earlier.as_ref().map(|earlier| {
+            json!({"entries": earlier.entries, "since": earlier.since, "changed_directories": earlier.changed})
+        }),
         "threads": outcome.threads,
         "ranks": outcome.ranks.len(),
         "by_rank": by_rank::rows(&outcome.ranks),

@@ -39,6 +39,33 @@ pub(crate) struct Asked {
     pub(crate) roots: Vec<Vec<u8>>,
 }
 
+/// What TARGET is to a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TargetIs {
+    /// The name of the copy.
+    Name,
+    /// A directory that copies are put into.
+    Directory,
+}
+
+/// TARGET, as each run of a job must have it.
+pub(crate) fn describe_target(target: &[u8], is: TargetIs) -> Result<Vec<u8>, Refused> {
+    let path = working_directory()?.join(OsStr::from_bytes(target)).into_os_string().into_vec();
+    let is = match is {
+        TargetIs::Name => &b" (the name of the copy)"[..],
+        TargetIs::Directory => b" (a directory)",
+    };
+    Ok([b"TARGET ", path.as_slice(), is].concat())
+}
+
+/// What TARGET is to the job in a directory, if that copies to TARGET.
+pub(crate) fn target_of(path: &Path, target: &[u8]) -> Option<TargetIs> {
+    let request = LoggedJob::request_of(path).ok()?;
+    [TargetIs::Name, TargetIs::Directory]
+        .into_iter()
+        .find(|is| describe_target(target, *is).is_ok_and(|described| request.agrees.contains(&described)))
+}
+
 /// Begins a job, or goes on with it. Of a job that is complete, it prints the summary again.
 pub(crate) fn begin(path: &Path, asked: Asked, summary: Kept) -> Result<Job, Refused> {
     let Asked { restarts, mut agrees, roots } = asked;
@@ -156,6 +183,12 @@ impl Job {
             "resuming the job in {path}, begun at {began}: {entries} entries are not looked at again"
         );
         complain(&what, None);
+    }
+
+    /// The command that has begun the job, with the program's name.
+    pub(crate) fn line(&self) -> Vec<OsString> {
+        let arguments = self.logged.arguments().iter().cloned().map(OsString::from_vec);
+        std::iter::once(OsString::from("atta")).chain(arguments).collect()
     }
 
     /// Completes the job. Returns the exit code if that fails. `kept`: see [`kept`].

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use atta_catalog::{Columns, Format};
-use atta_ops::walk::Rule;
 use clap::{Args, ValueEnum};
 
 use crate::arguments::{EffortArguments, ReportArguments, VisitArguments};
@@ -141,14 +140,10 @@ impl WalkArguments {
 
     /// The options that change what is counted, as each run of a job must have them.
     pub(crate) fn agrees(&self) -> Vec<Vec<u8>> {
-        let rules = self.visit.rules.iter().map(|rule| match rule {
-            Rule::Exclude(pattern) => format!("--exclude {pattern}"),
-            Rule::Include(pattern) => format!("--include {pattern}"),
-        });
         let depth = self.max_depth.map(|levels| format!("--max-depth {levels}"));
         let flag = |is_set, name: &str| Some(name.to_owned()).filter(|_| is_set);
         let flags = [flag(self.visit.one_file_system, "--one-file-system"), flag(self.lite, "--lite"), depth];
-        rules.chain(flags.into_iter().flatten()).map(String::into_bytes).collect()
+        self.visit.agrees().chain(flags.into_iter().flatten().map(String::into_bytes)).collect()
     }
 
     /// The format of the rows on standard output, if there are to be any.

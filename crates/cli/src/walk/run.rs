@@ -21,13 +21,14 @@ use atta_runtime::{RankError, Rate, Session, Stop, Stream, processor_time};
 
 use super::arguments::WalkArguments;
 use super::end::{Ended, conclude, give_up, give_up_on_others, give_up_on_rank, hangs};
-use super::logged::{self, RunOfJob, Walking};
+use super::logged::{self, Walking};
 use super::progress::Display;
 use super::sink::{ROWS, RootSide, Sink};
 use super::totals::{Own, RankTotals};
 use crate::run::failures::{FAILURES, Failures};
 use crate::run::fatal::Fatal;
 use crate::run::job::{self, Asked, Job};
+use crate::run::logged::RunOfJob;
 use crate::run::messages::{complain, exit};
 use crate::run::refused::Refused;
 use crate::run::session::seen_at;

@@ -6,6 +6,7 @@ pub(crate) mod batch;
 pub(crate) mod checks;
 pub(crate) mod close;
 pub(crate) mod durable;
+pub(crate) mod noting;
 pub(crate) mod pending;
 pub(crate) mod publish;
 pub(crate) mod reread;
@@ -28,12 +29,13 @@ use crate::file::source::clock_of_files;
 use crate::tree::progress::Live;
 use batch::{Batch, Ready};
 use checks::{Check, Checks};
+use noting::Noting;
 use pending::{Pending, PendingFile};
 use stores::Stores;
 use syncing::Syncing;
 
 /// Complete entries that wait, and the number of those that had to be given up.
-pub(crate) struct Commit {
+pub(crate) struct Commit<'a> {
     batch: Batch,
     pub(crate) checks: Checks,
     /// Files and directories that are being synced individually.
@@ -44,27 +46,32 @@ pub(crate) struct Commit {
     began: Timestamp,
     /// Number of entries that keep their temporary names or cannot be removed.
     left_over: AtomicU64,
+    /// What is done and not noted in the log of the job, if there is one.
+    pub(crate) noting: Option<Noting<'a>>,
 }
 
 /// Makes entries durable, gives them their final names and reads them back, on one thread.
 pub(crate) struct Committer<'w> {
-    pub(crate) commit: &'w Commit,
+    pub(crate) commit: &'w Commit<'w>,
     pub(crate) maker: Maker<'w>,
     pub(crate) live: &'w Live,
     pub(crate) ended: &'w mut Ended,
 }
 
-impl Commit {
+impl Commit<'_> {
     pub(crate) fn new(budget: &Budget, syncs: &Arc<Syncs>) -> Self {
         let (batch, checks) = (Batch::default(), Checks::default());
         let syncing = Syncing::new(budget.syncing, Arc::clone(syncs));
         let (began, left_over) = (clock_of_files(), AtomicU64::new(0));
-        Self { batch, checks, syncing, group: budget.group, began, left_over }
+        Self { batch, checks, syncing, group: budget.group, began, left_over, noting: None }
     }
 
     /// Whether anything waits for a sync, or to be read back.
     pub(crate) fn waits(&self) -> bool {
-        self.batch.waits() || self.syncing.has_any() || self.has_checks()
+        self.batch.waits()
+            || self.syncing.has_any()
+            || self.has_checks()
+            || self.noting.as_ref().is_some_and(Noting::has_held)
     }
 
     /// Whether copies wait to be read back.

@@ -48,6 +48,8 @@ pub(super) struct Ending<'a> {
     worker: Worker,
     clock: Clock,
     leftovers: Option<Leftovers>,
+    /// What earlier runs of the job have come to, if there is a log of it.
+    earlier: Option<Results>,
 }
 
 impl std::fmt::Debug for Ending<'_> {
@@ -65,7 +67,12 @@ impl<'a> Ending<'a> {
         let Walked { outcome: walked, open } = walked;
         clock.end_after(Phase::Copying, walked.elapsed);
         let worker = operation.worker(walked.workers.len());
-        Self { operation, walked, open, worker, clock, leftovers: None }
+        Self { operation, walked, open, worker, clock, leftovers: None, earlier: None }
+    }
+
+    /// With what earlier runs of the job have come to.
+    pub(super) fn with_earlier(self, earlier: Option<Results>) -> Self {
+        Self { earlier, ..self }
     }
 
     /// Runs the steps together with the other ranks, up to [`end`](Self::end).
@@ -76,7 +83,11 @@ impl<'a> Ending<'a> {
         // Time spent waiting until all ranks have ended.
         self.clock.end(Phase::Others);
         session.beside(|| self.link_rest())?;
-        self.meet(session, 0)?;
+        let stopped = self.meet(session, u64::from(self.walked.stopped))?;
+        if self.is_of_job() && stopped > 0 {
+            // A later run of the job goes on with all that is there.
+            return self.leave();
+        }
         let left = session.beside(|| self.sweep())?;
         let left = self.meet(session, left)?;
         if session.is_first() {
@@ -119,9 +130,17 @@ impl<'a> Ending<'a> {
         self.operation.end_parts(&mut self.worker, &self.open);
         self.clock.end(Phase::Verify);
         debug_assert!(self.is_all_closed(), "a directory without pending work stayed open");
-        if self.walked.stopped {
+        if self.walked.stopped && !self.is_of_job() {
             self.name_unfinished();
         }
+    }
+
+    /// Leaves everything to a later run of the job.
+    fn leave(&mut self) -> Result<(), RankError> {
+        self.walked.stopped = true;
+        self.operation.target.shared.take_open(0);
+        self.operation.target.private.keep();
+        Ok(())
     }
 
     /// Whether only directories that have to wait for the end are still open.
@@ -131,7 +150,9 @@ impl<'a> Ending<'a> {
         // On several ranks, two of them may have objects for one listed directory.
         let is_listed =
             |mirror: &Mirror| operation.target.is_listed && (mirror.waits_for_end() || seat.ranks > 1);
-        let may_wait = |mirror: &Arc<Mirror>| operation.target.roots.has(mirror) || is_listed(mirror);
+        let may_wait = |mirror: &Arc<Mirror>| {
+            operation.target.roots.has(mirror) || mirror.is_redone() || is_listed(mirror)
+        };
         let is_interrupted = operation.target.options.walk.stop.is_set();
         is_interrupted || operation.target.shared.open.all().iter().all(may_wait)
     }
@@ -166,7 +187,20 @@ impl<'a> Ending<'a> {
             let swept: Vec<_> = roots.chain(operation.target.shared.open.all()).collect();
             swept.iter().for_each(|mirror| operation.sweep_directory(worker, &mirror.target));
         }
-        operation.commit.left_over()
+        operation.commit.left_over() + self.failed_of_job()
+    }
+
+    /// Entries that failed so far, if a later run of the job tries them again: what it needs for that is not removed.
+    fn failed_of_job(&self) -> u64 {
+        let Self { walked, worker, .. } = self;
+        let of_workers = walked.workers.iter().chain([worker]).map(|worker| worker.results.totals.failed());
+        let failed = of_workers.sum::<u64>() + walked.results.totals.failed();
+        if self.is_of_job() { failed } else { 0 }
+    }
+
+    /// Whether a later run of a job may go on.
+    fn is_of_job(&self) -> bool {
+        self.operation.target.run_of_job.is_some()
     }
 
     /// Waits for single syncs and handles their outcomes, on as many threads as have copied.
@@ -201,8 +235,13 @@ impl<'a> Ending<'a> {
 
     /// Removes the job's own files before their directory gets its times. `left`: how many entries have to stay, on all ranks.
     fn clean(&mut self, left: u64) {
+        let is_tried_again = self.is_of_job() && left > 0;
         let Self { operation, walked, worker, .. } = self;
-        match forget_links(&operation.target.private, walked.workers.len()) {
+        let forgotten = match is_tried_again {
+            true => Ok(0),
+            false => forget_links(&operation.target.private, walked.workers.len()),
+        };
+        match forgotten {
             // Otherwise some names were not visited, or existed already.
             Ok(elsewhere) if !walked.stopped && operation.target.options.existing != Existing::Ignore => {
                 worker.results.totals.elsewhere += elsewhere;
@@ -224,7 +263,13 @@ impl<'a> Ending<'a> {
             operation.committer(worker).name_root(mirror);
         }
         let is_left = left + operation.commit.left_over() > 0;
-        let ended = operation.end_job(is_left);
+        let ended = match is_tried_again {
+            true => {
+                operation.target.private.keep();
+                Ok(None)
+            }
+            false => operation.end_job(is_left),
+        };
         match ended {
             Ok(leftovers) => self.leftovers = leftovers,
             Err(errno) => {
@@ -269,12 +314,13 @@ impl<'a> Ending<'a> {
         let parked = self.operation.target.failures.space.is_full();
         self.clock.end(Phase::Sync);
         let rank = self.report();
-        let Self { operation, walked, worker, leftovers, open, .. } = self;
+        let Self { operation, walked, worker, leftovers, open, earlier, .. } = self;
         // Slices are open after a stop only.
         let of_open = open.all().into_iter().filter_map(|slice| slice.take_results());
         let of_threads = walked.workers.into_iter().chain([worker]).map(|worker| Box::new(worker.results));
         let mut results = walked.results;
         of_open.chain(of_threads).for_each(|more| results.add(&more));
+        earlier.iter().for_each(|earlier| results.add(earlier));
         let Results { totals, report, signature, rows } = results;
         if !rows.is_empty() {
             operation.target.failures.watch.rows(rows);

@@ -39,7 +39,7 @@ use crate::metadata::extended::Extended;
 use crate::metadata::give::Attributes;
 use crate::tree::Differs;
 use crate::tree::location::below;
-use crate::tree::operation::{Cx, Handler, Stage};
+use crate::tree::operation::{Again, Cx, Handler, Stage};
 use crate::tree::progress::{Counted, Live};
 use crate::tree::slice::hand_over;
 use atta_sys as sys;
@@ -50,12 +50,14 @@ const ROWS_AT_ONCE: usize = 256;
 /// A copy, as the handler of a walk: it holds the wings, and lends each hook what it needs of them and of its thread.
 pub(crate) struct CopyOperation<'a> {
     pub(crate) target: Target<'a>,
-    pub(crate) commit: Commit,
+    pub(crate) commit: Commit<'a>,
     pub(crate) links: Links,
     pub(crate) large: LargeCopies,
     pub(crate) live: Live,
     /// Whether the entries come from a list of differences, which are repaired.
     pub(crate) is_repair: bool,
+    /// Device and inode of a directory that is left out: that of the job.
+    pub(crate) left_out: Option<(u64, u64)>,
     /// How many descriptors of the target a thread keeps open.
     pub(crate) held: usize,
 }
@@ -213,6 +215,20 @@ impl Handler for CopyOperation<'_> {
         if let Err(error) = maker.enter(here) {
             maker.fail(&Location::Itself(Arc::clone(here.directory)), error);
         }
+        self.committer(worker).hold_if_needed();
+    }
+
+    fn again(&self, worker: &mut Worker, here: Here<'_>, again: &Again<'_>) {
+        let mut maker = self.maker(worker);
+        if let Err(error) = maker.begin_again(here, again) {
+            maker.fail(&Location::Itself(Arc::clone(here.directory)), error);
+        }
+    }
+
+    fn noting(&self, directory: &Arc<SourceDirectory>) {
+        if let Some(noting) = &self.commit.noting {
+            noting.note(directory);
+        }
     }
 
     fn not_entered(&self, worker: &mut Worker, parent: Option<Here<'_>>, directory: &Arc<SourceDirectory>) {
@@ -232,7 +248,9 @@ impl Handler for CopyOperation<'_> {
     }
 
     fn looked(&self, worker: &mut Worker, slice: &CurrentSlice<'_>) {
-        if slice.is_first() {
+        // Of a directory that an earlier run has begun, the first slice may be done.
+        let is_again = || self.target.is_resumed() && slice.directory().again().is_some();
+        if slice.is_first() || is_again() {
             self.committer(worker).name_directory(slice);
         }
     }
@@ -262,6 +280,10 @@ impl Handler for CopyOperation<'_> {
 
     fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
         let here = cx.here();
+        let place = || entry.metadata.map(|metadata| (metadata.device, metadata.inode));
+        if self.left_out.is_some() && entry.kind == Kind::Directory && place() == self.left_out {
+            return cx.tasks.prune();
+        }
         let Worker { scratch, results, .. } = &mut *cx.worker;
         let is_unfinished = |here| is_unfinished(here, entry.name, &mut scratch.held, self.target.features);
         if here.is_some_and(is_unfinished) {
@@ -324,6 +346,7 @@ impl Handler for CopyOperation<'_> {
         let mut committer = self.committer(worker);
         committer.finish_some();
         committer.check_some();
+        committer.sync_if_due();
         self.make_some_links(worker);
     }
 

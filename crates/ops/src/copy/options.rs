@@ -64,6 +64,8 @@ pub struct Options<'a> {
     pub reflink: Reflink,
     /// How copies are striped on Lustre. None: as their directories specify.
     pub stripes: Option<Stripes>,
+    /// The number of the run, from 1, if the copy has a log of its job. The job's number is that of the seat, in all runs.
+    pub run_of_job: Option<u32>,
     /// Whether [`Watch::rows`] gets what the target has, and what it gets of files that are left as they are. Needs digests.
     pub manifest: Option<Kept>,
 }
@@ -115,6 +117,13 @@ pub enum Notice {
         entries: u64,
         /// Their size on disk, in bytes.
         bytes: u64,
+    },
+    /// What a run has copied that has ended and can be resumed: it is left as it is.
+    Resumable {
+        /// The run that made it.
+        holder: Holder,
+        /// The directory that the run wrote to.
+        directory: Vec<u8>,
     },
     /// Leftovers of a run that has ended may exist and were not removed.
     Left {

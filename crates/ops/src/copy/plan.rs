@@ -2,6 +2,7 @@
 //! target.
 
 pub(crate) mod beside;
+pub(crate) mod finished;
 pub(crate) mod listed;
 pub(crate) mod rehearsal;
 pub(crate) mod repair;

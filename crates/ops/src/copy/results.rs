@@ -12,9 +12,9 @@ use crate::copy::results::report::Report;
 use crate::copy::results::totals::Totals;
 use crate::digest::Signature;
 
-/// See the head of this file.
+/// What a copy comes to, in some slices or in all.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Results {
+pub struct Results {
     pub(crate) totals: Totals,
     /// Sizes and slowest of the copied files.
     pub(crate) report: Report,
@@ -25,6 +25,15 @@ pub(crate) struct Results {
 }
 
 atta_entry::record!(Results { totals, report, signature, rows });
+
+impl Results {
+    /// The entries that were copied, or left as they are.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        let Totals { files, directories, symlinks, hard_links, specials, skipped, .. } = self.totals;
+        files + directories + symlinks + hard_links + specials + skipped
+    }
+}
 
 impl atta_runtime::Results for Results {
     fn add(&mut self, other: &Self) {

@@ -10,6 +10,7 @@ pub(crate) mod grants;
 pub(crate) mod mirror;
 pub(crate) mod noted;
 pub(crate) mod place;
+pub(crate) mod redone;
 pub(crate) mod special;
 pub(crate) mod stripe;
 
@@ -43,6 +44,8 @@ pub(crate) struct Target<'a> {
     pub(crate) options: &'a Options<'a>,
     pub(crate) features: Features,
     pub(crate) seat: Seat,
+    /// The number of the run, from 1, if the copy has a log of its job.
+    pub(crate) run_of_job: Option<u32>,
     /// Whether the entries come from a list.
     pub(crate) is_listed: bool,
     pub(crate) top: Top,
@@ -141,6 +144,11 @@ impl Maker<'_> {
 }
 
 impl Target<'_> {
+    /// Whether earlier runs of the job may have copied something.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.run_of_job.is_some_and(|run| run > 1)
+    }
+
     /// How new entries of this job get their attributes.
     pub(crate) fn manner(&self) -> Manner<'_> {
         Manner { keep: &self.options.keep, is_old: false }

@@ -29,10 +29,11 @@ pub(crate) enum Step {
     MakeSpecial,
     Clean,
     Verify,
+    RemoveIncomplete,
 }
 
 /// All steps. A step's index is its number in encoded errors.
-const ALL: [Step; 24] = [
+const ALL: [Step; 25] = [
     Step::Open,
     Step::Read,
     Step::ReadToEnd,
@@ -57,6 +58,7 @@ const ALL: [Step; 24] = [
     Step::MakeSpecial,
     Step::Clean,
     Step::Verify,
+    Step::RemoveIncomplete,
 ];
 
 impl Code for Step {
@@ -98,6 +100,7 @@ impl Step {
             Self::MakeSpecial => "make the special file",
             Self::Clean => "remove the job's own directory in",
             Self::Verify => "verify the copy",
+            Self::RemoveIncomplete => "remove what an earlier run has not completed in the copy of",
         })
     }
 }

@@ -18,6 +18,12 @@ pub(crate) const PREFIX: &[u8] = b".atta.";
 const TAG: usize = 8;
 const SERIAL: usize = 12;
 const CHECK: usize = 6;
+/// Bits of the numbers in the SERIAL of a file. A run and a rank have more bits than any job needs; names of a process may come again after 2^30 files,
+/// which are complete by then.
+const RANK_BITS: u32 = 20;
+const FILE_BITS: u32 = 30;
+/// Digits of the number of a run.
+const RUN_DIGITS: usize = SERIAL - (RANK_BITS + FILE_BITS) as usize / 5;
 /// No letters that look alike, and none that differ only in case: a target may not distinguish those.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
@@ -26,6 +32,8 @@ const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 pub(crate) struct Namer {
     /// Of the job: the same on all ranks.
     job: u64,
+    /// The run of the job.
+    run: u32,
     /// `.atta.UID.TAG`
     own: Vec<u8>,
     next: AtomicU64,
@@ -51,7 +59,12 @@ impl Namer {
     pub(crate) fn of(job: u64, uid: &[u8]) -> Self {
         let mut own = [PREFIX, uid, b"."].concat();
         own.extend(spell::<TAG>(&hasher(job, b"job")));
-        Self { job, own, next: AtomicU64::new(0) }
+        Self { job, run: 0, own, next: AtomicU64::new(0) }
+    }
+
+    /// For a run of a job that may have several.
+    pub(crate) fn with_run(self, run: u32) -> Self {
+        Self { run, ..self }
     }
 
     /// The number that all names follow from.
@@ -80,11 +93,12 @@ impl Namer {
         self.spell(hasher.update(name.to_bytes()))
     }
 
-    /// For a file that `who` makes; each time another one.
+    /// For a file that `who` makes; each time another one. SERIAL is a number: of the run, of the rank, and of the file.
     pub(crate) fn of_file(&self, who: u64) -> CString {
-        let next = self.next.fetch_add(1, Ordering::Relaxed);
-        let mut hasher = hasher(self.job, b"file");
-        self.spell(hasher.update(&who.to_le_bytes()).update(&next.to_le_bytes()))
+        let next = self.next.fetch_add(1, Ordering::Relaxed) & (1 << FILE_BITS) - 1;
+        let rank = who >> 32 & (1 << RANK_BITS) - 1;
+        let number = u64::from(self.run) << (RANK_BITS + FILE_BITS) | rank << FILE_BITS | next;
+        self.named(std::array::from_fn(|at| digit(number >> (5 * (SERIAL - 1 - at)))))
     }
 
     /// Whether this job has given that name, or could have.
@@ -94,8 +108,22 @@ impl Namer {
         parts.is_some_and(|(serial, check)| self.check(serial) == check)
     }
 
+    /// Whether an earlier run of this job has given that name to a file, or could have.
+    pub(crate) fn gave_earlier(&self, name: &[u8]) -> bool {
+        let is_of_this_run = || {
+            let serial = &name[self.own.len() + 1..][..RUN_DIGITS];
+            serial.iter().enumerate().all(|(at, of_run)| {
+                *of_run == digit(u64::from(self.run) >> (5 * (RUN_DIGITS - 1 - at)))
+            })
+        };
+        self.run > 1 && self.gave(name) && !is_of_this_run()
+    }
+
     fn spell(&self, hasher: &blake3::Hasher) -> CString {
-        let serial = spell::<SERIAL>(hasher);
+        self.named(spell::<SERIAL>(hasher))
+    }
+
+    fn named(&self, serial: [u8; SERIAL]) -> CString {
         let mut name = self.own.clone();
         name.push(b'.');
         name.extend(serial);
@@ -132,6 +160,11 @@ fn hasher(job: u64, what: &[u8]) -> blake3::Hasher {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&job.to_le_bytes()).update(what);
     hasher
+}
+
+/// The lowest five bits of a number.
+fn digit(number: u64) -> u8 {
+    ALPHABET[(number & 31) as usize]
 }
 
 fn spell<const DIGITS: usize>(hasher: &blake3::Hasher) -> [u8; DIGITS] {
@@ -177,6 +210,17 @@ mod tests {
         }
         assert_eq!(one.home().as_bytes(), b".atta.1000");
         assert!(!one.gave(one.home().as_bytes()) && !one.gave(one.alone().as_bytes()));
+    }
+
+    #[test]
+    fn names_of_earlier_runs_are_told_apart() {
+        let run = |run| Namer::of(1, b"0").with_run(run);
+        let (of_second, of_third) = (run(2).of_file(7 << 32 | 3), run(3).of_file(7 << 32 | 3));
+        assert_ne!(of_second, of_third);
+        let is_earlier = |of: u32, name: &CStr| run(of).gave_earlier(name.to_bytes());
+        assert!(is_earlier(3, &of_second) && !is_earlier(3, &of_third) && !is_earlier(2, &of_second));
+        assert!(is_earlier(2, &run(1).of_file(0)), "the first run");
+        assert!(!is_earlier(3, c"name") && !is_earlier(3, &Namer::of(2, b"0").of_file(1)));
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //!   started 1764000000          seconds since 1970
 //!   top 66306 2                 device and inode of the directory that it is beside
 //!   into                        TARGET is a directory that things are put into
+//!   log                         the run has a log of its job: a later run of the job goes on with what is left
 //!   new 6e6577                  makes this name, in hexadecimal digits, which was not there
 //!   name 6f6c64                 makes something below or in the place of this name
 //!   end
@@ -75,6 +76,8 @@ pub(crate) struct Record {
     pub(crate) uid: u32,
     pub(crate) top: (u64, u64),
     pub(crate) is_into: bool,
+    /// The run has a log of its job.
+    pub(crate) is_logged: bool,
     pub(crate) makes: Vec<Makes>,
 }
 
@@ -89,7 +92,12 @@ impl Record {
             0..=NAMES_MAX => makes,
             _ => vec![Makes { name: c".".to_owned(), is_new: false }],
         };
-        Self { job, holder, boot: boot(), uid, top, is_into, makes }
+        Self { job, holder, boot: boot(), uid, top, is_into, is_logged: false, makes }
+    }
+
+    /// For a run that has a log of its job, or not.
+    pub(crate) fn with_log(self, is_logged: bool) -> Self {
+        Self { is_logged, ..self }
     }
 
     /// Whether it is of a process of this host.
@@ -104,7 +112,7 @@ impl Record {
     }
 
     pub(crate) fn to_text(&self) -> String {
-        let Self { job, holder, boot, uid, top, is_into, makes } = self;
+        let Self { job, holder, boot, uid, top, is_into, is_logged, makes } = self;
         let mut text = format!("{HEAD}\njob {job:016x}\nhost {}\nboot {boot}\n", holder.host);
         let _ = writeln!(
             text,
@@ -113,6 +121,9 @@ impl Record {
         );
         if *is_into {
             text.push_str("into\n");
+        }
+        if *is_logged {
+            text.push_str("log\n");
         }
         for Makes { name, is_new } in makes {
             let word = if *is_new { "new" } else { "name" };
@@ -126,9 +137,9 @@ impl Record {
     pub(crate) fn from_text(text: &[u8]) -> Option<Self> {
         let mut read = Fields::default();
         fields_of(text, HEAD, BYTES_MAX)?.try_for_each(|(word, rest)| read.take(word, rest))?;
-        let Fields { job, host, boot, pid, uid, started, top, is_into, makes } = read;
+        let Fields { job, host, boot, pid, uid, started, top, is_into, is_logged, makes } = read;
         let holder = Holder { host: host?, pid: pid?, started: started? };
-        Some(Self { job: job?, holder, boot: boot?, uid: uid?, top: top?, is_into, makes })
+        Some(Self { job: job?, holder, boot: boot?, uid: uid?, top: top?, is_into, is_logged, makes })
     }
 }
 
@@ -154,6 +165,7 @@ struct Fields {
     started: Option<u64>,
     top: Option<(u64, u64)>,
     is_into: bool,
+    is_logged: bool,
     makes: Vec<Makes>,
 }
 
@@ -177,6 +189,10 @@ impl Fields {
             ),
             "into" => {
                 self.is_into = true;
+                Some(())
+            }
+            "log" => {
+                self.is_logged = true;
                 Some(())
             }
             "new" | "name" => {
@@ -256,7 +272,7 @@ mod tests {
     fn record() -> Record {
         let makes: [(&CStr, bool); 3] = [(c"new name", true), (c"b\xff\n", false), (c".", false)];
         let makes = makes.map(|(name, is_new)| Makes { name: name.to_owned(), is_new });
-        Record::of_this_process(7, (1, 2), true, makes.to_vec())
+        Record::of_this_process(7, (1, 2), true, makes.to_vec()).with_log(true)
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl<S: State> Sent<S> {
     }
 }
 
-impl<V: Handler> TreeJob<'_, V> {
+impl<'a, V: Handler> TreeJob<'a, V> {
     /// Called by a worker for the directory of each new task. Identifies it while it is open, if another rank may get the task: the thread that
     /// packs tasks must not wait for a file system.
     pub(crate) fn identify_for_ranks(&self, directory: Option<&Arc<DirectoryOf<V>>>) {
@@ -100,8 +100,9 @@ impl<V: Handler> TreeJob<'_, V> {
             Task::Own(own) if own.to == Some(self.rank) => return false,
             Task::Pay(to) => bytes::pack_payments(self.due.take(*to), out),
             task if !task.may_leave() => return false,
-            // A slice that is in the log is done here, and only the first rank knows what of a root is done.
+            // A slice that is in the log is done here, with its large files, and only the first rank knows what of a root is done.
             Task::Look { .. } | Task::Start { .. } if self.journal.is_some() => return false,
+            Task::Own(own) if self.journal.is_some() && own.directory().is_some() => return false,
             task => {
                 let debt = self.lend(task);
                 let root = |index| {
@@ -179,7 +180,7 @@ impl<V: Handler> TreeJob<'_, V> {
     }
 
     /// Ends units that another rank has returned.
-    pub(crate) fn end_paid(&self, worker: &mut Worker<V>, paid: Vec<Paid<V::State>>) {
+    pub(crate) fn end_paid(&self, worker: &mut Worker<'a, V>, paid: Vec<Paid<V::State>>) {
         let mut closer = self.closer(worker);
         for Paid { anchor, count } in paid {
             for _ in 0..count {
@@ -253,7 +254,7 @@ impl<V: Handler> TreeJob<'_, V> {
     }
 
     /// Called when no task is left: ends the parts and children of lost tasks, and after a stop the names of sent ones.
-    pub(crate) fn end_left(&self, workers: &mut [Worker<V>]) {
+    pub(crate) fn end_left(&self, workers: &mut [Worker<'a, V>]) {
         let Some(worker) = workers.first_mut() else { return };
         let (mut left, mut children) = (self.sent.take().unwrap_or_default(), Vec::new());
         for lost in self.anchors.take_lost() {

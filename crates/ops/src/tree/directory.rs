@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use atta_entry::Errno;
-use atta_ledger::Id;
+use atta_ledger::{Id, Seen};
 use atta_runtime::Results;
 use rustix::fd::OwnedFd;
 
@@ -36,6 +36,21 @@ pub(crate) const STALE_MOST: u32 = 3;
 pub(crate) trait State: Debug + Send + Sync + 'static {
     /// What the names of a slice come to.
     type Results: SliceResults;
+
+    /// Whether something of these results failed, so that a later run of the job does it again.
+    fn has_failed(_results: &Self::Results) -> bool {
+        false
+    }
+
+    /// Whether nothing is left to do for the directory when it is closed, so that no later run of the job closes it.
+    fn is_final(&self) -> bool {
+        true
+    }
+
+    /// What the log of the job says of the directory, so that a later run notices another one in its place.
+    fn seen(&self) -> Option<Seen> {
+        None
+    }
 }
 
 /// What the names of a slice come to: a value that can be added and sent.

@@ -10,7 +10,7 @@
 //!
 //! The names of a large directory are never all in memory. A thread that runs out of names reads the next buffer.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -91,7 +91,7 @@ pub(crate) struct OnRank {
 const ENDED_AT_ONCE: usize = 256;
 
 /// The state of one thread of a walk.
-pub(crate) struct Worker<V: Handler> {
+pub(crate) struct Worker<'a, V: Handler> {
     pub(crate) visit: V::Worker,
     pub(crate) index: usize,
     pub(crate) held: DescriptorCache,
@@ -105,7 +105,7 @@ pub(crate) struct Worker<V: Handler> {
     pub(crate) facts: Vec<Fact>,
     pub(crate) buffer: Vec<MaybeUninit<u8>>,
     pub(crate) names: Names,
-    pub(crate) noter: Noter<V::State>,
+    pub(crate) noter: Noter<'a, V::State>,
     /// Names of the current buffer that the rules exclude.
     pub(crate) excluded: u64,
 }
@@ -171,7 +171,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
 
     pub(crate) fn fail(
         &self,
-        worker: &mut Worker<V>,
+        worker: &mut Worker<'a, V>,
         operation: Operation,
         path: &[u8],
         root: &[u8],
@@ -190,7 +190,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     /// Reports a failure of `name` in `parent`, or of `parent` itself.
     pub(crate) fn fail_at(
         &self,
-        worker: &mut Worker<V>,
+        worker: &mut Worker<'a, V>,
         operation: Operation,
         parent: &DirectoryOf<V>,
         name: Option<&[u8]>,
@@ -230,7 +230,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     /// Opens a directory and reads it.
     fn enter(
         &self,
-        worker: &mut Worker<V>,
+        worker: &mut Worker<'a, V>,
         parent: &Arc<DirectoryOf<V>>,
         (name, target): (&CString, Option<Vec<u8>>),
         queue: &mut Queue<'_, Self>,
@@ -243,9 +243,18 @@ impl<'a, V: Handler> TreeJob<'a, V> {
                 self.fail_at(worker, Operation::OpenDirectory, parent, Some(name.as_bytes()), errno);
             }
         }
-        if V::STAGE < Stage::Closed {
-            return;
+        if V::STAGE >= Stage::Closed {
+            self.end_unopened(worker, (parent, name), queue);
         }
+    }
+
+    /// Ends a directory that could not be opened, or is left out.
+    pub(crate) fn end_unopened(
+        &self,
+        worker: &mut Worker<'a, V>,
+        (parent, name): (&Arc<DirectoryOf<V>>, &CStr),
+        queue: &mut Queue<'_, Self>,
+    ) {
         let directory = Arc::new(Directory::below(parent, name, None));
         let opened = parent.descriptor(&mut worker.held, self.features()).ok();
         let here = opened.as_ref().map(|descriptor| Here { directory: parent, descriptor, slice: None });
@@ -256,7 +265,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     /// Ends a directory that has no known names.
     pub(crate) fn end_empty(
         &self,
-        worker: &mut Worker<V>,
+        worker: &mut Worker<'a, V>,
         directory: &Arc<DirectoryOf<V>>,
         queue: &mut Queue<'_, Self>,
     ) {
@@ -265,7 +274,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     }
 
     /// Ends slices and directories on this thread.
-    pub(crate) fn closer<'t>(&'t self, worker: &'t mut Worker<V>) -> Closer<'t, V> {
+    pub(crate) fn closer<'t>(&'t self, worker: &'t mut Worker<'a, V>) -> Closer<'t, 'a, V> {
         let Worker { visit, tasks, results, noter, .. } = worker;
         Closer { handler: self.visit, worker: visit, tasks, results, open: &self.open, noter }
     }
@@ -273,7 +282,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     /// Ends the current names: all of them have been looked at.
     pub(crate) fn end_names(
         &self,
-        worker: &mut Worker<V>,
+        worker: &mut Worker<'a, V>,
         slice: &CurrentSlice<'_, V::State>,
         queue: &mut Queue<'_, Self>,
     ) {
@@ -282,7 +291,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     }
 
     /// Ends the parts that have ended on this thread. If there are many, other threads get some.
-    fn end_parts(&self, worker: &mut Worker<V>, queue: &mut Queue<'_, Self>) {
+    fn end_parts(&self, worker: &mut Worker<'a, V>, queue: &mut Queue<'_, Self>) {
         // What the task gathered and left belongs to no slice, or to one that has ended.
         self.closer(worker).end_rest();
         if let Some(parts) = self.sent.take() {
@@ -301,7 +310,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         }
     }
 
-    pub(crate) fn end_each(&self, worker: &mut Worker<V>, parts: Vec<Part<V::State>>) {
+    pub(crate) fn end_each(&self, worker: &mut Worker<'a, V>, parts: Vec<Part<V::State>>) {
         let mut closer = self.closer(worker);
         for part in parts {
             closer.end_part(&part);
@@ -313,12 +322,12 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     /// Opens a directory. Returns none if it is on another file system that the options leave out.
     pub(crate) fn open(
         &self,
-        worker: &mut Worker<V>,
+        worker: &mut Worker<'a, V>,
         parent: &Arc<DirectoryOf<V>>,
         name: &CString,
         target: Option<Vec<u8>>,
     ) -> Result<Option<Arc<DirectoryOf<V>>>, Errno> {
-        let open = |worker: &mut Worker<V>| {
+        let open = |worker: &mut Worker<'a, V>| {
             if let Some(target) = &target {
                 if parent.known_place().is_none() {
                     // Another rank named it. The directories above must be identified, or a loop would not be detected.
@@ -347,9 +356,9 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     }
 }
 
-impl<V: Handler> TreeJob<'_, V> {
+impl<'a, V: Handler> TreeJob<'a, V> {
     /// Runs a task that the caller added.
-    fn own(&self, worker: &mut Worker<V>, own: &Own<V::State>, queue: &mut Queue<'_, Self>) {
+    fn own(&self, worker: &mut Worker<'a, V>, own: &Own<V::State>, queue: &mut Queue<'_, Self>) {
         let directory = own.directory();
         let open = directory.map(|directory| directory.descriptor(&mut worker.held, self.features()));
         let here = open.transpose().map(|descriptor| descriptor.zip(directory));
@@ -378,9 +387,9 @@ impl<V: Handler> TreeJob<'_, V> {
     }
 }
 
-impl<V: Handler> TreeJob<'_, V> {
+impl<'a, V: Handler> TreeJob<'a, V> {
     /// Ends what waits on this rank.
-    fn settle(&self, worker: &mut Worker<V>, is_help: bool, queue: &mut Queue<'_, Self>) {
+    fn settle(&self, worker: &mut Worker<'a, V>, is_help: bool, queue: &mut Queue<'_, Self>) {
         if !is_help && self.visit.settle(&mut worker.visit) {
             (1..self.budget.threads).for_each(|_| queue.push(Task::Settle(true)));
         }
@@ -388,9 +397,9 @@ impl<V: Handler> TreeJob<'_, V> {
     }
 }
 
-impl<V: Handler> Job for TreeJob<'_, V> {
+impl<'a, V: Handler> Job for TreeJob<'a, V> {
     type Task = Task<V::State>;
-    type Worker = Worker<V>;
+    type Worker = Worker<'a, V>;
 
     fn worker(&self, index: usize) -> Self::Worker {
         Worker {

@@ -11,14 +11,17 @@
 //!
 //! A slice in which something failed is not noted as done, unless an entry has just vanished or become another kind of entry. A later run does it again, and only then do its
 //! results count. The same holds for a slice whose names were left out after a stop. A root is no name of a slice: each run looks at it again.
+//!
+//! What a copy has done is on storage only after a sync that began later. So the journal *holds* its notes of what is done ([`Journal::hold`]) until the
+//! copy confirms such a sync.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use atta_ledger::{At, Fact, Fold, Id, Key, Left, Logs, Record, Records, SliceNumber};
+use atta_ledger::{At, Fact, Fold, Id, Item, Key, Left, Logs, Record, Records, Seen, SliceNumber};
 use atta_runtime::{Facts, Results as _, Stop};
 
 use crate::tree::directory::{Directory, SliceResults, State};
@@ -38,12 +41,28 @@ pub struct Journal<R> {
     rank: u32,
     /// Records for the first frame: what counts of the logs of earlier runs.
     cuts: Mutex<Records>,
-    threads: Mutex<Vec<Notes<R>>>,
+    threads: Mutex<Vec<OfThread<R>>>,
     /// Bytes of the notes of all threads.
     bytes: Arc<AtomicUsize>,
     slices: AtomicU64,
+    /// Directories are complete only when they are closed.
+    closes: bool,
+    /// What is done waits for a sync.
+    holds: AtomicBool,
+    /// Something waits.
+    has_held: AtomicBool,
+    /// What was done before a sync that has succeeded.
+    confirmed: Mutex<Vec<Held<R>>>,
     earlier: Earlier,
     left: Mutex<Vec<Redo>>,
+}
+
+/// What was done before a sync that has begun. Dropping it forgets that: a later run does it again.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Held<R> {
+    sections: Vec<Vec<u8>>,
+    results: R,
 }
 
 /// What the logs of earlier runs say.
@@ -55,37 +74,68 @@ struct Earlier {
     given: HashSet<Id>,
 }
 
-/// What is done again: a directory that was not read to its end, or a slice of one.
+/// A directory of which something is done again.
 #[derive(Debug)]
 pub(crate) struct Redo {
     pub(crate) root: u32,
     /// The directory, below its root.
     pub(crate) path: Vec<u8>,
-    /// None: what of its names is in no slice of its own.
-    pub(crate) slice: Option<NumberedNames>,
+    /// It was read to its end: only slices are left of it, or its closing.
+    pub(crate) is_read: bool,
+    /// The operation knows by now that something of it is done again.
+    pub(crate) is_known: bool,
+    pub(crate) slices: Vec<NumberedNames>,
 }
 
 /// A slice and its names.
 pub(crate) type NumberedNames = (SliceNumber, Vec<Vec<u8>>);
 
 impl Redo {
+    fn of(at: At<'_>) -> Self {
+        let At { root, path } = at;
+        Self { root, path: path.to_vec(), is_read: true, is_known: false, slices: Vec::new() }
+    }
+
     /// Bytes of memory that it holds.
     pub(crate) fn weigh(&self) -> usize {
-        let names = self.slice.iter().flat_map(|(_, names)| names);
+        let names = self.slices.iter().flat_map(|(_, names)| names);
         size_of::<Self>()
             + self.path.len()
             + names.map(|name| size_of::<Vec<u8>>() + name.len()).sum::<usize>()
     }
+
+    /// Counts what it looks at.
+    pub(crate) fn steps(&self) -> u64 {
+        let names: usize = self.slices.iter().map(|(_, names)| names.len()).sum();
+        names as u64 + u64::from(!self.is_read)
+    }
+}
+
+/// What earlier runs have said, as it is read.
+#[derive(Debug)]
+pub enum Told<'a, R> {
+    /// What some slices come to that are done.
+    Results(R),
+    /// What was seen of a directory that was read to its end. It may come several times, and the last counts.
+    Seen(At<'a>, Seen),
 }
 
 /// What one thread has noted since it was taken last.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Noted<R> {
+    now: Notes<R>,
+    /// What is done and waits for a sync.
+    held: Notes<R>,
+}
+
+/// Facts and results that belong together.
+#[derive(Debug, Default)]
+struct Notes<R> {
     records: Records,
     results: R,
 }
 
-type Notes<R> = Arc<Mutex<Noted<R>>>;
+type OfThread<R> = Arc<Mutex<Noted<R>>>;
 
 /// Why earlier runs cannot be resumed.
 #[derive(Debug)]
@@ -100,6 +150,48 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What is done again, by directory.
+struct Redone {
+    key: Key,
+    closes: bool,
+    left: Vec<Redo>,
+    places: HashMap<Id, usize>,
+}
+
+impl Redone {
+    fn new(key: Key, closes: bool) -> Self {
+        Self { key, closes, left: Vec::new(), places: HashMap::new() }
+    }
+
+    fn add(&mut self, at: At<'_>, item: Item) {
+        if !item.is_read || self.closes {
+            self.of(at).is_read = item.is_read;
+        }
+    }
+
+    /// What is done again of a directory.
+    fn of(&mut self, at: At<'_>) -> &mut Redo {
+        let Self { key, left, places, .. } = self;
+        let place = *places.entry(key.of_path(at.root, at.path)).or_insert_with(|| {
+            left.push(Redo::of(at));
+            left.len() - 1
+        });
+        &mut left[place]
+    }
+}
+
+impl<R: SliceResults> Notes<R> {
+    /// Moves them to the sections and results of a frame.
+    fn take_into(&mut self, sections: &mut Vec<Vec<u8>>, results: &mut R) {
+        if !self.records.is_empty() {
+            sections.push(self.records.take());
+        }
+        if self.results != R::default() {
+            results.add(&std::mem::take(&mut self.results));
+        }
+    }
+}
+
 impl<R: SliceResults> Journal<R> {
     /// The journal of a run, from 1, on a rank. No slice has been numbered by this run and rank.
     #[must_use]
@@ -107,7 +199,60 @@ impl<R: SliceResults> Journal<R> {
         let (earlier, left) = (Earlier::default(), Mutex::default());
         let (cuts, threads) = (Mutex::default(), Mutex::default());
         let (bytes, slices) = (Arc::default(), AtomicU64::new(0));
-        Self { key, run, rank, cuts, threads, bytes, slices, earlier, left }
+        let (holds, has_held, confirmed) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::default());
+        Self {
+            key,
+            run,
+            rank,
+            cuts,
+            threads,
+            bytes,
+            slices,
+            closes: false,
+            holds,
+            has_held,
+            confirmed,
+            earlier,
+            left,
+        }
+    }
+
+    /// Notes closed directories as well: a directory is complete only when it is closed.
+    #[must_use]
+    pub fn with_closing(self) -> Self {
+        Self { closes: true, ..self }
+    }
+
+    /// The number of the run, from 1.
+    pub(crate) fn run(&self) -> u32 {
+        self.run
+    }
+
+    /// Lets what is done wait for a sync from now on: see [`begin_sync`](Self::begin_sync).
+    pub(crate) fn hold(&self) {
+        self.holds.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether something waits for a sync.
+    pub(crate) fn has_held(&self) -> bool {
+        self.has_held.load(Ordering::Relaxed)
+    }
+
+    /// Takes what is done so far, before a sync.
+    pub(crate) fn begin_sync(&self) -> Held<R> {
+        self.has_held.store(false, Ordering::Relaxed);
+        let mut held = Held { sections: Vec::new(), results: R::default() };
+        for notes in &*lock(&self.threads) {
+            lock(notes).held.take_into(&mut held.sections, &mut held.results);
+        }
+        held
+    }
+
+    /// Notes that the sync has succeeded.
+    pub(crate) fn confirm(&self, held: Held<R>) {
+        if !held.sections.is_empty() {
+            lock(&self.confirmed).push(held);
+        }
     }
 
     /// Says what counts of the logs of earlier runs ([`JobLogs::cuts`](atta_ledger::JobLogs::cuts)). The first [`take`](Facts::take) returns
@@ -118,7 +263,7 @@ impl<R: SliceResults> Journal<R> {
         self
     }
 
-    /// Takes over what the logs of earlier runs say. `each` gets what the slices come to that are done, in shares. `memory`: an aim, in bytes.
+    /// Takes over what the logs of earlier runs say. `told` gets what else they say, in shares. `memory`: an aim, in bytes.
     ///
     /// # Errors
     /// The logs cannot be read, or are not those of this operation.
@@ -126,29 +271,27 @@ impl<R: SliceResults> Journal<R> {
         &mut self,
         logs: &mut L,
         memory: usize,
-        each: &mut dyn FnMut(R),
+        told: &mut dyn FnMut(Told<'_, R>),
     ) -> Result<(), ResumeError<L::Error>> {
-        let fold = Fold { key: self.key, closes: false, memory };
+        let fold = Fold { key: self.key, closes: self.closes, memory };
         let (key, earlier) = (self.key, &mut self.earlier);
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut redone = Redone::new(key, self.closes);
         let mut are_valid = true;
         let folded = fold.run(logs, &mut |found| match found {
             Left::Results(bytes) => match R::decode_all(bytes) {
-                Some(results) => each(results),
+                Some(results) => told(Told::Results(results)),
                 None => are_valid = false,
             },
-            Left::Directory(At { root, path }, item) => {
+            Left::Directory(at, item) => {
                 // A root that was not read to its end is read after it was looked at.
-                if !path.is_empty() || item.is_read {
+                if !at.path.is_empty() || item.is_read {
                     earlier.known.insert(item.id);
-                }
-                if !path.is_empty() && !item.is_read {
-                    left.push(Redo { root, path: path.to_vec(), slice: None });
+                    redone.add(at, item);
                 }
             }
-            Left::Slice(At { root, path }, number, names) => {
+            Left::Slice(at, number, names) => {
                 let names = names.iter().map(|name| name.to_vec()).collect();
-                left.push(Redo { root, path: path.to_vec(), slice: Some((number, names)) });
+                redone.of(at).slices.push((number, names));
             }
             Left::Given(at, names) => {
                 let directory = key.of_path(at.root, at.path);
@@ -157,9 +300,11 @@ impl<R: SliceResults> Journal<R> {
             Left::Complete(id) => {
                 earlier.known.insert(id);
             }
-            Left::Part(_) | Left::Seen(..) | Left::Failed(..) | Left::Planned(..) | Left::Chunk(..) => {}
+            Left::Seen(at, seen) => told(Told::Seen(at, seen)),
+            Left::Part(_) | Left::Failed(..) | Left::Planned(..) | Left::Chunk(..) => {}
         });
         folded.map_err(ResumeError::Logs)?;
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = redone.left;
         if are_valid { Ok(()) } else { Err(ResumeError::Results) }
     }
 
@@ -203,9 +348,8 @@ impl<R: SliceResults> Journal<R> {
     }
 
     /// The notes of a new thread, and the bytes of the notes of all threads.
-    fn join(&self) -> (Notes<R>, Arc<AtomicUsize>) {
-        let noted = Noted { records: Records::default(), results: R::default() };
-        let notes = Arc::new(Mutex::new(noted));
+    fn join(&self) -> (OfThread<R>, Arc<AtomicUsize>) {
+        let notes = OfThread::<R>::default();
         lock(&self.threads).push(Arc::clone(&notes));
         (notes, Arc::clone(&self.bytes))
     }
@@ -221,15 +365,14 @@ impl<R: SliceResults> Facts for Journal<R> {
         self.bytes.store(0, Ordering::Relaxed);
         let mut results = R::default();
         for noted in &mut notes {
-            if !noted.records.is_empty() {
-                sections.push(noted.records.take());
-            }
-            if noted.results != R::default() {
-                results.add(&std::mem::take(&mut noted.results));
-            }
+            noted.now.take_into(&mut sections, &mut results);
         }
         drop(notes);
         drop(threads);
+        for held in std::mem::take(&mut *lock(&self.confirmed)) {
+            sections.extend(held.sections);
+            results.add(&held.results);
+        }
         if results != R::default() {
             let mut records = Records::default();
             records.add(&Record::Results(&results.encoded()));
@@ -239,29 +382,47 @@ impl<R: SliceResults> Facts for Journal<R> {
     }
 }
 
-/// One thread's side of a journal, if the walk has one.
+/// One thread's side of a journal, if the operation has one.
 #[derive(Debug)]
-pub(crate) struct Noter<S: State> {
-    /// Its notes, and the bytes of the notes of all threads.
-    notes: Option<(Notes<S::Results>, Arc<AtomicUsize>)>,
-    /// Bytes that were not added to those yet.
-    unpublished: usize,
+pub(crate) struct Noter<'j, S: State> {
+    side: Option<Side<'j, S::Results>>,
     path: CurrentPath<S>,
     stop: Stop,
     /// Something of the current names failed.
     has_failed: bool,
 }
 
-impl<S: State> Default for Noter<S> {
+/// The notes of a thread.
+#[derive(Debug)]
+struct Side<'j, R> {
+    journal: &'j Journal<R>,
+    notes: OfThread<R>,
+    /// Bytes of the notes of all threads.
+    bytes: Arc<AtomicUsize>,
+    /// Bytes that were not added to those yet.
+    unpublished: usize,
+}
+
+/// Whether a note may wait for a sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    Now,
+    WhenSynced,
+}
+
+impl<S: State> Default for Noter<'_, S> {
     fn default() -> Self {
-        let (path, stop) = (CurrentPath::default(), Stop::default());
-        Self { notes: None, unpublished: 0, path, stop, has_failed: false }
+        Self { side: None, path: CurrentPath::default(), stop: Stop::default(), has_failed: false }
     }
 }
 
-impl<S: State> Noter<S> {
-    pub(crate) fn new(journal: Option<&Journal<S::Results>>, stop: &Stop) -> Self {
-        Self { notes: journal.map(Journal::join), stop: stop.clone(), ..Self::default() }
+impl<'j, S: State> Noter<'j, S> {
+    pub(crate) fn new(journal: Option<&'j Journal<S::Results>>, stop: &Stop) -> Self {
+        let side = journal.map(|journal| {
+            let (notes, bytes) = journal.join();
+            Side { journal, notes, bytes, unpublished: 0 }
+        });
+        Self { side, stop: stop.clone(), ..Self::default() }
     }
 
     /// Notes that something of the current names failed.
@@ -281,7 +442,7 @@ impl<S: State> Noter<S> {
 
     /// Notes a subdirectory, before its task can run.
     pub(crate) fn found(&mut self, directory: &Arc<Directory<S>>, name: &[u8]) {
-        self.note(directory, |noted, at| noted.records.add_fact(at, &Fact::Found { name }));
+        self.note(directory, When::Now, |notes, at| notes.records.add_fact(at, &Fact::Found { name }));
     }
 
     /// Notes the names of a slice of a directory that has several. Returns the number of the slice.
@@ -293,41 +454,80 @@ impl<S: State> Noter<S> {
     ) -> SliceNumber {
         let slice = journal.number();
         let names = names.iter().map(Name::bytes).collect();
-        self.note(directory, |noted, at| noted.records.add_fact(at, &Fact::Listed { slice, names }));
+        let fact = Fact::Listed { slice, names };
+        self.note(directory, When::Now, |notes, at| notes.records.add_fact(at, &fact));
         slice
     }
 
-    /// Notes that a slice has ended, and what it comes to, unless names were left out after a stop. None: the directory was read to its end, and
-    /// this is what comes of all its names that are in no slice of their own.
+    /// Notes that a slice has ended, and what it comes to. None: the directory was read to its end, and this is what comes of all its names that
+    /// are in no slice of their own. Not if something of it failed, or names were left out after a stop: then the directory has failed.
     pub(crate) fn done(
         &mut self,
         directory: &Arc<Directory<S>>,
         slice: Option<SliceNumber>,
         results: Option<&S::Results>,
+        has_failed: bool,
     ) {
         // Asked when the slice has ended: whoever left out a name has seen the stop before.
-        if self.stop.is_set() {
-            return;
+        if has_failed || self.stop.is_set() || results.is_some_and(S::has_failed) {
+            return directory.life().note_failure();
         }
-        self.note(directory, |noted, at| {
-            noted.records.add_fact(at, &Fact::Done { slice, seen: None });
+        let seen = directory.state().filter(|_| slice.is_none()).and_then(S::seen);
+        self.note(directory, When::WhenSynced, |notes, at| {
+            notes.records.add_fact(at, &Fact::Done { slice, seen });
             if let Some(results) = results {
-                noted.results.add(results);
+                notes.results.add(results);
             }
         });
     }
 
-    fn note(&mut self, directory: &Arc<Directory<S>>, add: impl FnOnce(&mut Noted<S::Results>, At<'_>)) {
-        let Some((notes, bytes)) = &self.notes else { return };
+    /// Notes that a directory which an earlier run has found is gone. No later run looks for it.
+    pub(crate) fn gone(&mut self, directory: &Arc<Directory<S>>, results: Option<&S::Results>) {
+        self.note(directory, When::Now, |notes, at| {
+            notes.records.add_fact(at, &Fact::Done { slice: None, seen: None });
+            notes.records.add_fact(at, &Fact::Closed);
+            if let Some(results) = results {
+                notes.results.add(results);
+            }
+        });
+    }
+
+    /// Notes that a directory is complete, and what its closing comes to. Not after a stop.
+    pub(crate) fn closed(&mut self, directory: &Arc<Directory<S>>, results: Option<&S::Results>) {
+        let closes = self.side.as_ref().is_some_and(|side| side.journal.closes);
+        if !closes || self.stop.is_set() || results.is_some_and(S::has_failed) {
+            return;
+        }
+        self.note(directory, When::WhenSynced, |notes, at| {
+            notes.records.add_fact(at, &Fact::Closed);
+            if let Some(results) = results {
+                notes.results.add(results);
+            }
+        });
+    }
+
+    fn note(
+        &mut self,
+        directory: &Arc<Directory<S>>,
+        when: When,
+        add: impl FnOnce(&mut Notes<S::Results>, At<'_>),
+    ) {
+        let Some(side) = &mut self.side else { return };
         self.path.set(directory);
         let at = At { root: directory.root_index(), path: self.path.below_root() };
-        let mut noted = lock(notes);
-        let before = noted.records.bytes();
-        add(&mut noted, at);
-        self.unpublished += noted.records.bytes() - before;
+        let holds = when == When::WhenSynced && side.journal.holds.load(Ordering::Relaxed);
+        let mut noted = lock(&side.notes);
+        let notes = if holds { &mut noted.held } else { &mut noted.now };
+        let before = notes.records.bytes();
+        add(notes, at);
+        side.unpublished += notes.records.bytes() - before;
+        if holds {
+            side.journal.has_held.store(true, Ordering::Relaxed);
+        }
+        drop(noted);
         // Threads would wait for each other at a number that all of them change.
-        if self.unpublished >= PUBLISHED_LEAST {
-            bytes.fetch_add(std::mem::take(&mut self.unpublished), Ordering::Relaxed);
+        if side.unpublished >= PUBLISHED_LEAST {
+            side.bytes.fetch_add(std::mem::take(&mut side.unpublished), Ordering::Relaxed);
         }
     }
 }
@@ -344,8 +544,8 @@ mod tests {
         let ((first, _), (second, _)) = (journal.join(), journal.join());
         for (notes, results) in [(&first, 3), (&second, 4)] {
             let mut noted = lock(notes);
-            noted.records.add_fact(At { root: 0, path: b"" }, &Fact::Closed);
-            noted.results = results;
+            noted.now.records.add_fact(At { root: 0, path: b"" }, &Fact::Closed);
+            noted.now.results = results;
         }
         let sections = std::thread::scope(|scope| {
             let held = lock(&second);

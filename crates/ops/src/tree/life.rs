@@ -22,17 +22,17 @@ use crate::tree::operation::{DirectoryOf, Handler, ResultsOf, Stage, Tasks};
 use crate::tree::slice::{CurrentSlice, OpenSlices, Part, Slice, hand_over};
 
 /// Ends slices and directories, on one thread.
-pub(crate) struct Closer<'t, H: Handler> {
+pub(crate) struct Closer<'t, 'j, H: Handler> {
     pub(crate) handler: &'t H,
     pub(crate) worker: &'t mut H::Worker,
     pub(crate) tasks: &'t mut Tasks<H::State>,
     /// The sum of the results of slices that have ended on this thread.
     pub(crate) results: &'t mut ResultsOf<H>,
     pub(crate) open: &'t OpenSlices<H::State>,
-    pub(crate) noter: &'t mut Noter<H::State>,
+    pub(crate) noter: &'t mut Noter<'j, H::State>,
 }
 
-impl<H: Handler> Closer<'_, H> {
+impl<H: Handler> Closer<'_, '_, H> {
     /// Ends a part of a slice, then the slice and directories that end with it.
     pub(crate) fn end_part(&mut self, part: &Part<H::State>) {
         let slice = part.slice();
@@ -63,10 +63,10 @@ impl<H: Handler> Closer<'_, H> {
         match at.shared() {
             Some(slice) => self.end_slice(slice),
             None => {
-                if !self.noter.take_failure() {
-                    let results = self.handler.results(self.worker);
-                    self.noter.done(at.directory(), at.number(), results.as_deref());
-                }
+                let has_failed = self.noter.take_failure();
+                self.handler.noting(at.directory());
+                let results = self.handler.results(self.worker);
+                self.noter.done(at.directory(), at.number(), results.as_deref(), has_failed);
                 self.end_rest();
                 self.release_slice(at.directory());
             }
@@ -95,9 +95,8 @@ impl<H: Handler> Closer<'_, H> {
     fn end_slice(&mut self, slice: &Arc<Slice<H::State>>) {
         slice.note_end(self.open);
         let results = slice.take_results();
-        if !slice.has_failed() {
-            self.noter.done(slice.directory(), slice.number(), results.as_deref());
-        }
+        self.handler.noting(slice.directory());
+        self.noter.done(slice.directory(), slice.number(), results.as_deref(), slice.has_failed());
         if let Some(mut results) = results {
             hand_over(&mut *results, self.results);
         }
@@ -126,6 +125,7 @@ impl<H: Handler> Closer<'_, H> {
         let mut next = Some(directory);
         while let Some(directory) = next.filter(|directory| directory.life().release_below()) {
             self.handler.closed(self.worker, directory);
+            self.note_closed(directory);
             let (owed, has_failed) = (directory.life().owed(), directory.life().has_failed());
             let payment =
                 owed.and_then(|owed| owed.pay_children(has_failed, || self.handler.report(directory)));
@@ -134,6 +134,20 @@ impl<H: Handler> Closer<'_, H> {
             if let (Some(parent), true) = (next, has_failed) {
                 parent.life().note_failure();
             }
+        }
+    }
+}
+
+impl<H: Handler> Closer<'_, '_, H> {
+    /// Notes for the log of the job that a directory is complete, unless something of it failed, or is left to do.
+    fn note_closed(&mut self, directory: &Arc<DirectoryOf<H>>) {
+        let life = directory.life();
+        if life.is_found() && !life.has_failed() && directory.state().is_none_or(State::is_final) {
+            self.handler.noting(directory);
+            // What its slices come to was taken before.
+            let results = self.handler.results(self.worker);
+            self.noter.closed(directory, results.as_deref());
+            self.end_rest();
         }
     }
 }

@@ -54,6 +54,14 @@ pub(crate) type ResultsOf<H> = <<H as Handler>::State as State>::Results;
 /// An open directory of an operation.
 pub(crate) type HereOf<'a, H> = Here<'a, <H as Handler>::State>;
 
+/// What is done again of a directory.
+pub(crate) struct Again<'a> {
+    /// It was read to its end, and names that are not in slices of their own are done.
+    pub(crate) is_read: bool,
+    /// Whether a name is in a slice of its own. Only asked if the directory was not read to its end.
+    pub(crate) is_given: &'a dyn Fn(&[u8]) -> bool,
+}
+
 /// What a hook works with: the state of its thread, the directory of the entry or task, and the tasks that it adds.
 pub(crate) struct Cx<'a, H: Handler + ?Sized> {
     pub(crate) worker: &'a mut H::Worker,
@@ -124,8 +132,14 @@ pub(crate) trait Handler: Sync {
     }
 
     /// Called when a directory is done and all below it is closed, on all ranks; if another rank sent it, when this rank's work in it is.
-    /// [`Life::has_failed`](crate::tree::units::Life::has_failed) says whether the walk failed in it or below it. From [`Stage::Closed`] on.
+    /// [`Life::has_failed`](crate::tree::units::Life::has_failed) says whether something failed in it or below it. From [`Stage::Closed`] on.
     fn closed(&self, _worker: &mut Self::Worker, _directory: &Arc<DirectoryOf<Self>>) {}
+
+    /// Gets a directory of which something is done again, since an earlier run of the job has not done it, before anything of it is.
+    fn again(&self, _worker: &mut Self::Worker, _here: HereOf<'_, Self>, _again: &Again<'_>) {}
+
+    /// Called before the end of a slice of this directory, or its closing, is noted for the log of the job.
+    fn noting(&self, _directory: &Arc<DirectoryOf<Self>>) {}
 
     /// Takes what it has gathered of a directory whose work another rank has sent, as bytes for that rank. Called when the slices have ended
     /// here, and again when all below is closed. Empty: nothing.

@@ -83,7 +83,7 @@ impl<S: State> Task<S> {
             Self::Pay(_) | Self::Paid(_) | Self::Settle(_) => 0,
             Self::Look { names, .. } => names.len() as u64,
             Self::Feed | Self::Start { .. } | Self::Enter { .. } | Self::ReadOn { .. } => 1,
-            Self::Redo(redo) => redo.slice.as_ref().map_or(1, |(_, names)| names.len() as u64),
+            Self::Redo(redo) => redo.steps(),
         }
     }
 

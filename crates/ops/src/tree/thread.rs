@@ -12,7 +12,7 @@ use crate::tree::task::Task;
 /// A thread that runs a task: the walk, the state of the thread, and the queue for more tasks.
 pub(crate) struct Thread<'t, 'j, 'q, V: Handler> {
     pub(crate) job: &'t TreeJob<'j, V>,
-    pub(crate) worker: &'t mut Worker<V>,
+    pub(crate) worker: &'t mut Worker<'j, V>,
     pub(crate) queue: &'t mut Queue<'q, TreeJob<'j, V>>,
 }
 

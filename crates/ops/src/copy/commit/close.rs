@@ -17,8 +17,10 @@ impl Committer<'_> {
             let origin = Location::Itself(Arc::clone(slice.directory()));
             let waits = self.maker.target.stores.waits_in(&mirror);
             let ready = Ready::directory(origin, mirror, waits.then(|| slice.part()));
-            let results =
-                ready.part.as_ref().filter(|part| part.is_last()).map(|part| self.take_results(part));
+            // With a log, results stay with their slice: both get into the same frame.
+            let may_leave = self.commit.noting.is_none();
+            let last = ready.part.as_ref().filter(|part| may_leave && part.is_last());
+            let results = last.map(|part| self.take_results(part));
             self.publish(Ready { results, ..ready }, Vec::new());
         }
     }
@@ -32,13 +34,15 @@ impl Committer<'_> {
 
     /// Sets the attributes of a copy after its source directory was closed.
     ///
-    /// Directories that a list may name again wait for the end. So do roots and, after a stop, all directories: those that remain then do
-    /// not have their final names.
+    /// Directories that a list may name again wait for the end, as do those that an earlier run of the job has begun. So do roots and, after a stop, all
+    /// directories: those that remain then do not have their final names.
     pub(crate) fn close_source(&mut self, directory: &Arc<SourceDirectory>) {
         let Some(mirror) = directory.state() else { return };
         let is_listed_again = self.maker.target.is_listed && mirror.waits_for_end();
-        let waits =
-            is_listed_again || directory.parent().is_none() || self.maker.target.options.walk.stop.is_set();
+        let waits = is_listed_again
+            || directory.parent().is_none()
+            || mirror.is_redone()
+            || self.maker.target.options.walk.stop.is_set();
         if !waits && self.maker.target.shared.open.take(mirror) {
             self.close(mirror);
         }
@@ -48,8 +52,12 @@ impl Committer<'_> {
     pub(crate) fn close(&mut self, mirror: &Mirror) {
         let target = &mirror.target;
         match self.maker.close_anew(target, mirror.attributes()) {
-            Ok(opened) if mirror.is_synced_by_itself() => self.sync_directory(target, opened),
-            Ok(_) => {}
+            Ok(opened) => {
+                mirror.set_final();
+                if mirror.is_synced_by_itself() {
+                    self.sync_directory(target, opened);
+                }
+            }
             Err(error) => self.maker.fail(&Location::Target(Arc::clone(target)), error),
         }
     }

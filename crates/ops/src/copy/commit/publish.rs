@@ -66,7 +66,7 @@ impl Committer<'_> {
     }
 
     fn publish_durable(&mut self, all: Waiting) {
-        let is_synced = self.stores().sync().is_ok();
+        let is_synced = self.sync_stores().is_ok();
         let Waiting { ready, mut checks, results, .. } = all;
         let mut lost = Lost::default();
         for mut ready in ready {

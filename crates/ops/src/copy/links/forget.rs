@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 
-use crate::copy::links::claims::{Removed, forget_link, key_of};
+use crate::copy::links::claims::{Claim, Removed, forget_link, key_of, read_claim};
 use crate::copy::links::private::PrivateDirectory;
 use atta_sys as sys;
 
@@ -19,7 +19,7 @@ const NAMES_AT_ONCE: usize = 4096;
 /// Removes the links' directory, whichever rank made it, on this many threads. Returns how many names of copied files were outside
 /// the copy.
 pub(crate) fn forget_links(private: &PrivateDirectory, threads: usize) -> Result<u64, Errno> {
-    let found = private.links_of_another_rank();
+    let found = private.links_of_another();
     let Some(known) = private.opened_links().or(found.as_ref()) else { return Ok(0) };
     let mut elsewhere = 0;
     loop {
@@ -36,6 +36,21 @@ pub(crate) fn forget_links(private: &PrivateDirectory, threads: usize) -> Result
         }
     }
     private.remove_links().map(|()| elsewhere)
+}
+
+/// Removes what an earlier run of the job has not completed: claims whose copies nobody makes. After a power cut, copies may be incomplete
+/// although their claims are not: `keeps_copies` says whether they can be trusted.
+pub(crate) fn forget_incomplete(private: &PrivateDirectory, keeps_copies: bool) -> Result<(), Errno> {
+    let Some(known) = private.links_of_another() else { return Ok(()) };
+    let names = sys::names_of(&known, usize::MAX)?;
+    let keys: BTreeSet<_> = names.iter().map(|name| key_of(name)).collect();
+    for key in keys {
+        let is_complete = keeps_copies && matches!(read_claim(&known, &key), Ok(Claim::Complete(_)));
+        if !is_complete || sys::stat_at(&known, &key, false).is_err() {
+            forget_link(&known, &key)?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes the copies with these keys, and their claims, from the links' directory.

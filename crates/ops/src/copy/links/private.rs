@@ -28,6 +28,8 @@ pub(crate) struct PrivateDirectory {
     /// Owner of this process's files in TOP, if known.
     own_uid: Option<u32>,
     features: Features,
+    /// An earlier run of the job may have left links.
+    is_resumed: bool,
     /// The private directory of the copy. Only on the first rank, if one can be made.
     job: Mutex<Option<Job>>,
     links: OnceLock<Result<OwnedFd, Errno>>,
@@ -37,7 +39,12 @@ impl PrivateDirectory {
     /// Without a directory of the job.
     pub(crate) fn new(top: &Arc<OwnedFd>, shared: &Arc<Shared>, seat: Seat, features: Features) -> Self {
         let (top, shared, links) = (Arc::clone(top), Arc::clone(shared), OnceLock::new());
-        Self { top, shared, seat, own_uid: None, features, job: Mutex::default(), links }
+        Self { top, shared, seat, own_uid: None, features, is_resumed: false, job: Mutex::default(), links }
+    }
+
+    /// For a run of a job that is not its first.
+    pub(crate) fn resumed(self, is_resumed: bool) -> Self {
+        Self { is_resumed, ..self }
     }
 
     /// Sets the job's directory, and the owner of this process's files in TOP, if known.
@@ -68,16 +75,17 @@ impl PrivateDirectory {
                 Err(errno) => return Err(errno),
             };
             // Another rank has made it first, or the reply to the first request was lost.
-            if made.is_err() && self.seat.ranks == 1 && !sys::names_of(&opened, 1)?.is_empty() {
+            let is_alone = self.seat.ranks == 1 && !self.is_resumed;
+            if made.is_err() && is_alone && !sys::names_of(&opened, 1)?.is_empty() {
                 return Err(Errno::EXIST);
             }
             Ok(opened)
         })
     }
 
-    /// Opens the links' directory of another rank, if there may be one and this rank has not opened it.
-    pub(crate) fn links_of_another_rank(&self) -> Option<OwnedFd> {
-        let is_wanted = self.seat.ranks > 1 && self.opened_links().is_none();
+    /// Opens the links' directory of another rank or an earlier run, if there may be one and this rank has not opened it.
+    pub(crate) fn links_of_another(&self) -> Option<OwnedFd> {
+        let is_wanted = (self.seat.ranks > 1 || self.is_resumed) && self.opened_links().is_none();
         let opened = || self.with_job(|own| sys::open_directory_at(own, LINKS)).ok();
         is_wanted.then(opened).flatten()
     }
@@ -99,6 +107,18 @@ impl PrivateDirectory {
         }
         let job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
         act(job.as_ref().and_then(Job::directory).ok_or(Errno::ACCES)?)
+    }
+
+    /// Keeps the job's directory for a later run of the job, unless this run comes to its end.
+    pub(crate) fn stay(&self) {
+        let mut job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
+        job.iter_mut().for_each(Job::stay);
+    }
+
+    /// Keeps the job's directory for a later run of the job.
+    pub(crate) fn keep(&self) {
+        let mut job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
+        job.iter_mut().for_each(Job::keep);
     }
 
     /// Removes the job's directory. If entries are left that its record identifies, keeps it and returns what `list` returns for the record.

@@ -31,16 +31,24 @@ pub(crate) struct Place<'a> {
     pub(crate) watch: &'a dyn Watch,
 }
 
+/// The private directory of a copy, and what an earlier run of its job has left there.
+pub(crate) struct Private {
+    pub(crate) job: Job,
+    /// The record of an earlier run: the host of its first rank has not been started again since.
+    pub(crate) is_of_this_boot: bool,
+}
+
 /// Makes the private directory of a copy, on its first rank. `None`: it cannot be made.
 ///
 /// # Errors
 /// Another run makes the same new name, or is present and excluded by the options.
-pub(crate) fn begin(place: &Place<'_>, sources: &[Vec<u8>]) -> Result<Option<Job>, Refused> {
+pub(crate) fn begin(place: &Place<'_>, sources: &[Vec<u8>]) -> Result<Option<Private>, Refused> {
     let Place { target, roots, shared, stores, options, watch } = *place;
     let (top, namer) = (&target.top, &shared.namer);
     let identity = sys::stat_of(top).map_or((0, 0), |top| (top.device, top.inode));
     let is_locked = target.is_taken();
-    let record = Record::of_this_process(namer.job(), identity, target.is_into(), made_by(top, roots));
+    let record = Record::of_this_process(namer.job(), identity, target.is_into(), made_by(top, roots))
+        .with_log(options.run_of_job.is_some());
     let setting = Setting {
         top,
         namer,
@@ -70,8 +78,11 @@ pub(crate) fn begin(place: &Place<'_>, sources: &[Vec<u8>]) -> Result<Option<Job
         None => {}
     }
     report_crowd(others.iter().find(|other| runs(other) && meets(&record, &other.record)), is_locked, watch);
-    others.iter().for_each(|other| place.settle(other, identity));
-    Ok(Some(job))
+    let is_of_job = |other: &&Other| other.record.job == namer.job();
+    let earlier = others.iter().find(is_of_job);
+    let is_of_this_boot = earlier.is_some_and(|other| other.record.is_of_this_boot());
+    others.iter().filter(|other| !is_of_job(other)).for_each(|other| place.settle(other, identity));
+    Ok(Some(Private { job, is_of_this_boot }))
 }
 
 /// The names that the copy makes in TOP.
@@ -161,6 +172,9 @@ impl Place<'_> {
         let is_own = other.record.is_of_this_boot()
             && other.record.top == top
             && other.record.uid == rustix::process::geteuid().as_raw();
+        if other.record.is_logged {
+            return watch.notice(&Notice::Resumable { holder, directory: target.path.clone() });
+        }
         if !is_own || !matches!(other.state, State::Ended { .. }) {
             return watch.notice(&Notice::Left { holder, directory: target.path.clone() });
         }

@@ -5,6 +5,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use atta_entry::{Errno, Metadata};
+use atta_ledger::Seen;
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 
@@ -61,8 +62,8 @@ impl Maker<'_> {
 
     /// Accepts an existing directory under the temporary name of a new one.
     ///
-    /// No other process can know that name. Either the reply to the first request to make it was lost, or the source lists its name
-    /// twice.
+    /// No other process can know that name. Either the reply to the first request to make it was lost, or an earlier run of the job has made it,
+    /// or the source lists its name twice.
     fn take_alias(&self, from: Source<'_>, to: &Place<'_>, alias: &CStr) -> Result<(), Errno> {
         let opened = sys::open_directory_at(&to.directory, alias)?;
         let found = sys::stat_descriptor(&opened)?;
@@ -71,7 +72,7 @@ impl Maker<'_> {
         if !is_private {
             return Err(Errno::EXIST);
         }
-        if sys::names_of(&opened, 1)?.is_empty() {
+        if self.target.is_resumed() || sys::names_of(&opened, 1)?.is_empty() {
             return Ok(());
         }
         // For a SOURCE itself no directory was listed.
@@ -134,6 +135,11 @@ impl Maker<'_> {
         let extended = self.extended(here.descriptor)?;
         if self.target.is_listed {
             mirror.wait_for_end();
+        }
+        if self.target.run_of_job.is_some() {
+            let there = sys::stat_descriptor(&opened).map_err(failed)?;
+            let changed = (metadata.ctime.seconds, metadata.ctime.nanoseconds);
+            mirror.set_seen(Seen { source_inode: metadata.inode, target_inode: there.inode, changed });
         }
         mirror.will_have(Attributes { metadata, extended, is_old });
         Ok(())

@@ -12,6 +12,8 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use atta_ledger::Seen;
+
 use crate::copy::results::Results;
 use crate::jobs::names::Namer;
 use crate::metadata::give::Attributes;
@@ -29,6 +31,18 @@ pub(crate) type Location = location::Location<Arc<Mirror>>;
 
 impl State for Arc<Mirror> {
     type Results = Results;
+
+    fn has_failed(results: &Results) -> bool {
+        results.totals.failed() > 0
+    }
+
+    fn is_final(&self) -> bool {
+        self.resume.is_final.load(Ordering::Relaxed)
+    }
+
+    fn seen(&self) -> Option<Seen> {
+        self.resume.seen.get().copied()
+    }
 }
 
 /// See the head of this file.
@@ -51,7 +65,19 @@ pub(crate) struct Mirror {
     pub(crate) folds_case: OnceLock<bool>,
     /// The attributes it gets at the end. None: it is left unchanged.
     attributes: OnceLock<Attributes>,
+    resume: Resume,
     shared: Arc<Shared>,
+}
+
+/// What a directory is to the runs of a job.
+#[derive(Debug, Default)]
+struct Resume {
+    /// An earlier run of the job has begun it.
+    is_redone: AtomicBool,
+    /// It has its attributes, and nothing is left to do in it.
+    is_final: AtomicBool,
+    /// What the log says of it.
+    seen: OnceLock<Seen>,
 }
 
 /// Facts about a directory's file system.
@@ -83,6 +109,7 @@ impl Mirror {
             store: OnceLock::new(),
             folds_case: OnceLock::new(),
             attributes: OnceLock::new(),
+            resume: Resume::default(),
             shared: Arc::clone(shared),
         })
     }
@@ -144,6 +171,26 @@ impl Mirror {
     pub(crate) fn waits_for_end(&self) -> bool {
         let mode = self.attributes.get().map_or(0o700, |attributes| attributes.metadata.mode);
         self.waits_for_end.load(Ordering::Relaxed) || mode & 0o700 != 0o700
+    }
+
+    /// Notes that an earlier run of the job has begun it. Other tasks may do parts of it again, so it is closed at the end of the copy, and no
+    /// file in it gets its final name before it is complete.
+    pub(crate) fn set_redone(&self) {
+        self.resume.is_redone.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_redone(&self) -> bool {
+        self.resume.is_redone.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it has its attributes, and nothing is left to do in it.
+    pub(crate) fn set_final(&self) {
+        self.resume.is_final.store(true, Ordering::Relaxed);
+    }
+
+    /// Sets what the log of the job says of it.
+    pub(crate) fn set_seen(&self, seen: Seen) {
+        let _ = self.resume.seen.set(seen);
     }
 
     /// Whether its names and attributes become durable only by a sync of the directory itself.

@@ -34,6 +34,7 @@ impl<'a> Place<'a> {
     pub(crate) fn is_direct(&self) -> bool {
         self.slice.is_some_and(CurrentSlice::is_whole)
             && self.mirror.is_new()
+            && !self.mirror.is_redone()
             && self.mirror.target.alias().is_some()
     }
 

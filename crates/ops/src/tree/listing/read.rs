@@ -126,9 +126,9 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         let number = worker.noter.listed(journal, directory, names);
         if !more {
             visit.excluded(&mut worker.visit, std::mem::take(&mut reading.excluded));
-            if !reading.has_failed {
-                worker.noter.done(directory, None, visit.results(&mut worker.visit).as_deref());
-            }
+            visit.noting(directory);
+            let results = visit.results(&mut worker.visit);
+            worker.noter.done(directory, None, results.as_deref(), reading.has_failed);
             self.job.closer(worker).end_rest();
         }
         Some(number)

@@ -14,7 +14,7 @@ use crate::tree::journal::{NumberedNames, Redo};
 use crate::tree::life::release_maker;
 use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
-use crate::tree::operation::{Cx, DirectoryOf, Handler, Here, HereOf};
+use crate::tree::operation::{Again, Cx, DirectoryOf, Handler, Here, HereOf, Stage};
 use crate::tree::profile::Phase;
 use crate::tree::slice::{CurrentSlice, Extent};
 use crate::tree::start::{Differs, Seed, Start};
@@ -132,8 +132,11 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         }
         match self.job.open_root_anew(index, self.job.options.follow) {
             Ok(directory) => {
-                if let Some((_, id)) = again {
+                if let Some((journal, id)) = again {
                     directory.set_again(id);
+                    if journal.run() > 1 {
+                        self.show_again(&directory, id, false);
+                    }
                 }
                 self.read(&directory);
             }
@@ -175,35 +178,86 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         }
     }
 
-    /// Does again what an earlier run of the job has not done.
-    pub(crate) fn redo(&mut self, Redo { root, path, slice }: Redo) {
+    /// Does again what an earlier run of the job has not done of a directory.
+    pub(crate) fn redo(&mut self, redo: Redo) {
         let Some(journal) = self.job.journal else { return };
+        let Redo { root, path, is_read, is_known, slices } = redo;
         let id = journal.id(root, &path);
-        match slice {
-            None => self.redo_directory(root, &path, id),
-            Some(slice) => self.redo_slice((root, &path), id, slice),
+        if !is_known && (V::STAGE >= Stage::Closed || !is_read) {
+            self.redo_directory((root, &path), id, is_read);
+        }
+        // Other threads may take some.
+        let is_alone = slices.len() == 1;
+        for slice in slices {
+            match is_alone {
+                true => self.redo_slice((root, &path), id, slice),
+                false => {
+                    let (path, slices) = (path.clone(), vec![slice]);
+                    let redo = Redo { root, path, is_read: true, is_known: true, slices };
+                    self.push(Task::Redo(Box::new(redo)));
+                }
+            }
         }
     }
 
-    /// Reads a directory that was not read to its end. Names that are in slices of their own are left out.
-    fn redo_directory(&mut self, root: u32, path: &[u8], id: Id) {
+    /// Opens a directory of which something is done again. Reads it, without names that are in slices of their own, if it was not read to its
+    /// end.
+    fn redo_directory(&mut self, (root, path): (u32, &[u8]), id: Id, is_read: bool) {
+        if path.is_empty() {
+            // It was looked at, and is not read again.
+            let opened = self.job.open_root_anew(root, self.job.options.follow);
+            match opened {
+                Ok(directory) => self.show_again(&directory, id, is_read),
+                Err(errno) => {
+                    let path = self.job.roots.get(root).path.clone();
+                    self.fail(&path, &path, failed(Operation::OpenDirectory)(errno));
+                }
+            }
+            return;
+        }
         let Some((parent, name)) = self.listed(root, path) else { return };
+        // It holds a unit of the directory above, as one that was found there.
+        parent.life().add_child();
+        release_maker(&parent);
         self.job.throttle(1);
         match self.job.open(self.worker, &parent, &name, None) {
             Ok(Some(directory)) => {
                 directory.set_again(id);
-                self.read(&directory);
+                self.show_again(&directory, id, is_read);
+                // If only its closing is left, that is the operation's part.
+                if !is_read {
+                    self.read(&directory);
+                }
+                return;
             }
             Ok(None) => {}
             Err(errno) => {
                 self.fail_name(&parent, name.as_bytes(), failed(Operation::OpenDirectory)(errno));
-                if errno.is_of_vanished() {
-                    // It was there once. No later run looks for it.
+                if errno.is_of_vanished() && !is_read {
                     let directory = Arc::new(Directory::below(&parent, &name, None));
                     let results = self.job.visit.results(&mut self.worker.visit);
-                    self.worker.noter.done(&directory, None, results.as_deref());
+                    self.worker.noter.gone(&directory, results.as_deref());
+                    self.job.closer(self.worker).end_rest();
                 }
             }
+        }
+        if V::STAGE >= Stage::Closed {
+            self.job.end_unopened(self.worker, (&parent, &name), self.queue);
+        }
+    }
+
+    /// Passes a directory of which something is done again to the operation.
+    fn show_again(&mut self, directory: &Arc<DirectoryOf<V>>, id: Id, is_read: bool) {
+        let (job, worker) = (self.job, &mut *self.worker);
+        let Some(journal) = job.journal else { return };
+        match directory.descriptor(&mut worker.held, job.features()) {
+            Ok(descriptor) => {
+                let is_given = |name: &[u8]| journal.is_given(id, name);
+                let again = Again { is_read, is_given: &is_given };
+                let here = Here { directory, descriptor: &descriptor, slice: None };
+                job.visit.again(&mut worker.visit, here, &again);
+            }
+            Err(errno) => self.fail_directory(directory, failed(Operation::OpenDirectory)(errno)),
         }
     }
 

@@ -1,0 +1,121 @@
+//! The log of a job while a command runs: what earlier runs have done is read by the first rank, and each rank writes a log of its own. What is done is
+//! the command's part.
+
+use std::path::Path;
+
+use atta_ledger::{Key, LogName};
+use atta_ops::resume::{BadLog, LoggedJob};
+use atta_ops::walk::{Journal, ResumeError, SliceResults, Told};
+use atta_runtime::{LogError, LogFile, LogHandle, LogLimits, Logging, Stop, with_log};
+use rustix::fd::OwnedFd;
+
+use super::fatal::Fatal;
+use super::job::Job;
+
+/// The rank that reads the logs of earlier runs.
+const FIRST: u32 = 0;
+
+/// The run of a job, for all ranks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunOfJob {
+    number: [u8; 16],
+    run: u32,
+}
+
+atta_entry::record!(RunOfJob { number, run });
+
+impl RunOfJob {
+    pub(crate) fn of(job: &Job) -> Self {
+        Self { number: job.logged.number(), run: job.logged.run() }
+    }
+
+    /// The number of the run, from 1.
+    pub(crate) fn run(&self) -> u32 {
+        self.run
+    }
+
+    /// A number that names the job, the same in all its runs.
+    pub(crate) fn job(&self) -> u64 {
+        u64::from_le_bytes(*self.number.first_chunk().unwrap_or(&[0; 8]))
+    }
+
+    /// The journal of a rank.
+    pub(crate) fn journal<R: SliceResults>(&self, rank: u32) -> Journal<R> {
+        Journal::new(Key::of_job(&self.number), self.run, rank)
+    }
+
+    /// Finds the directory of the job and makes the log of a rank there that is not the first.
+    pub(crate) fn join(&self, path: &Path, rank: u32) -> Result<(OwnedFd, LogFile), Fatal> {
+        let joined = LoggedJob::join(path, &self.number);
+        let joined = joined.map_err(|error| Fatal::Failed { what: error.describe(path), hint: None });
+        let (directory, key) = joined?;
+        let log = new_log(&directory, key, LogName { run: self.run, rank, part: 0 })?;
+        Ok((directory, log))
+    }
+}
+
+/// Adds to the journal of the first rank what earlier runs say; `told` gets the rest of it. Makes the log of this run.
+pub(crate) fn prepare<R: SliceResults>(
+    job: &Job,
+    journal: Journal<R>,
+    memory_bytes: u64,
+    told: &mut dyn FnMut(Told<'_, R>),
+) -> Result<(Journal<R>, LogFile), Fatal> {
+    let logged = &job.logged;
+    let mut logs = logged.earlier().map_err(|bad| unusable(bad.to_string()))?;
+    let mut journal = journal.with_cuts(logs.cuts());
+    let memory = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
+    match journal.resume(&mut logs, memory, told) {
+        Ok(()) => {}
+        Err(ResumeError::Logs(refused)) => return Err(unusable(BadLog::from(refused).to_string())),
+        Err(ResumeError::Results) => {
+            return Err(unusable("a log of the job holds no results of this command".to_owned()));
+        }
+    }
+    let name = LogName { run: logged.run(), rank: FIRST, part: 0 };
+    Ok((journal, new_log(logged.directory(), logged.key(), name)?))
+}
+
+/// Runs a command while its log is written. Also returns what of the log failed.
+pub(crate) fn write_while<R: SliceResults, T>(
+    (file, journal): (LogFile, &Journal<R>),
+    stop: &Stop,
+    act: impl FnOnce(&LogHandle<'_>) -> T,
+) -> (T, Result<(), Fatal>) {
+    let logging = Logging { facts: journal, stop, limits: LogLimits::default() };
+    let (done, written) = with_log(file, logging, act);
+    let written = match written {
+        Ok(written) if written.out_of_space.is_some() => {
+            Err(failed("no space is left for the log of the job".to_owned()))
+        }
+        Ok(_) => Ok(()),
+        Err(error) => Err(log_failed(&error)),
+    };
+    (done, written)
+}
+
+/// Writes the first frame of a run, with the cuts of earlier logs. Without it, nothing of the run counts, on any rank.
+pub(crate) fn write_first(log: &LogHandle<'_>, is_alone: bool) -> Result<(), Fatal> {
+    let written = if is_alone { log.write_now() } else { log.sync_now() };
+    written.map_err(|error| log_failed(&error))
+}
+
+fn new_log(directory: &OwnedFd, key: Key, name: LogName) -> Result<LogFile, Fatal> {
+    LogFile::create(directory, key, name)
+        .map_err(|error| failed(format!("cannot make the log {name} of the job: {error}")))
+}
+
+fn log_failed(error: &LogError) -> Fatal {
+    failed(format!("the log of the job failed: {error}"))
+}
+
+/// The log of this run cannot be written.
+fn failed(what: String) -> Fatal {
+    let hint = "what the log has is kept: when it can be written, give the same command again";
+    Fatal::Failed { what, hint: Some(hint.to_owned()) }
+}
+
+/// A log of an earlier run cannot be used.
+fn unusable(what: String) -> Fatal {
+    Fatal::Failed { what, hint: Some("--restart begins the job anew".to_owned()) }
+}

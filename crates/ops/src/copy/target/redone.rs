@@ -1,0 +1,84 @@
+//! Target directories of which something is done again, since an earlier run of the job has not done it: made if they are gone, and cleared of what
+//! that run had not completed. It copies nothing.
+//!
+//! A file that has a temporary name of an earlier run is not complete. In a directory under a temporary name, files may have their final names
+//! although they are not complete: the log says which are.
+
+use std::sync::Arc;
+
+use atta_entry::Errno;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Mode};
+
+use crate::copy::target::Maker;
+use crate::copy::target::mirror::{Here, Mirror};
+use crate::file::error::{FileError, Step};
+use crate::tree::directory::Directory;
+use crate::tree::operation::Again;
+use atta_sys::{self as sys, retry};
+
+impl Maker<'_> {
+    /// Prepares the copy of a directory of which something is done again. If only its closing is left, it gets its attributes at the end.
+    pub(crate) fn begin_again(&mut self, here: Here<'_>, again: &Again<'_>) -> Result<(), FileError> {
+        let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
+        mirror.set_redone();
+        let failed = |errno| FileError::new(Step::OpenDirectory, errno);
+        let opened = match mirror.target.descriptor(&mut self.scratch.held, self.target.features) {
+            Err(Errno::NOENT) if !again.is_read => {
+                self.make_lost(&mirror.target)?;
+                mirror.target.descriptor(&mut self.scratch.held, self.target.features)
+            }
+            opened => opened,
+        };
+        self.remove_incomplete(&mirror, &opened.map_err(failed)?, again)?;
+        if again.is_read { self.enter(here) } else { Ok(()) }
+    }
+
+    /// Makes a directory and those above it that are gone: a power cut may have taken them.
+    fn make_lost(&mut self, target: &Arc<Directory>) -> Result<(), FileError> {
+        let failed = |errno| FileError::new(Step::MakeDirectory, errno);
+        // Without recursion: the chain may be 10^5 levels long.
+        let mut lost = vec![target];
+        while let Some(above) = lost.last().and_then(|directory| directory.parent()) {
+            match above.descriptor(&mut self.scratch.held, self.target.features) {
+                Ok(_) => break,
+                Err(Errno::NOENT) => lost.push(above),
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        for directory in lost.into_iter().rev() {
+            let Some(above) = directory.parent() else { continue };
+            let above = above.descriptor(&mut self.scratch.held, self.target.features).map_err(failed)?;
+            let name = directory.alias().unwrap_or_else(|| directory.name());
+            match retry(|| rustix::fs::mkdirat(&above, name, Mode::RWXU)) {
+                // Another thread does something again below it.
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(failed(errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes files that an earlier run has not completed.
+    fn remove_incomplete(
+        &self,
+        mirror: &Arc<Mirror>,
+        opened: &Arc<OwnedFd>,
+        again: &Again<'_>,
+    ) -> Result<(), FileError> {
+        let failed = |errno| FileError::new(Step::RemoveIncomplete, errno);
+        let (namer, is_hidden) = (&self.target.shared.namer, mirror.target.alias().is_some());
+        for name in sys::names_of(opened, usize::MAX).map_err(failed)? {
+            let bytes = name.to_bytes();
+            let is_unknown = || is_hidden && !again.is_read && !(again.is_given)(bytes);
+            if namer.gave_earlier(bytes) || !namer.gave(bytes) && is_unknown() {
+                match retry(|| rustix::fs::unlinkat(opened, &name, AtFlags::empty())) {
+                    // A directory stays: it may be complete.
+                    Ok(()) | Err(Errno::NOENT | Errno::ISDIR | Errno::PERM) => {}
+                    Err(errno) => return Err(failed(errno)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
