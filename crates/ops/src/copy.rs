@@ -81,6 +81,7 @@ use results::times::Clock;
 use target::data::Data;
 use target::grants::Grants;
 use target::mirror::Shared;
+use target::redone::remove_temporary;
 use target::stripe::Striping;
 use target::{Target, Top};
 
@@ -206,10 +207,12 @@ impl<'a> Copy<'a> {
             private.stay();
             // With several ranks, a copy is on storage before other names become links of it.
             let cannot = |errno| {
-                let hint = "the names of files with several names are recorded there";
-                Refused::failed("clear the private directory of the copy in", &path, errno, hint)
+                let hint = "temporary files of an earlier run of the job are there";
+                Refused::failed("remove what an earlier run has not completed in", &path, errno, hint)
             };
             forget_incomplete(&private, is_of_this_boot || seat.ranks > 1).map_err(cannot)?;
+            // Of sources that are files.
+            remove_temporary(&shared.namer, &directory, &|_| false).map_err(cannot)?;
         }
         let commit = Commit::new(&budget, stores.syncs());
         let target = Target {

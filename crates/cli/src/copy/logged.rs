@@ -1,5 +1,7 @@
 //! A copy with a log of its job (`--job`): what earlier runs have copied is not copied again. `run/logged.rs` has the log.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use atta_entry::escape;
@@ -36,6 +38,10 @@ pub(super) fn begun(
     session: &Session<'_>,
 ) -> Result<Option<(Job, TargetIs)>, Refused> {
     let Some(directory) = &arguments.job else { return Ok(None) };
+    if sources.iter().any(|source| std::fs::symlink_metadata(OsStr::from_bytes(source)).is_err()) {
+        // The copy is refused, and there is no job.
+        return Ok(None);
+    }
     if !session.runs_tasks() {
         let what = "--job with --schedule centralized, where the first rank copies nothing".to_owned();
         return Err(Refused::usage(what, "take another schedule; the first rank does what is left first"));

@@ -7,7 +7,8 @@
 //! ```text
 //!   links/DEVICE-INODE     the copy, as soon as it is complete; in the job's private directory
 //!   links/DEVICE-INODE.c   a thread makes the copy: the number of its rank; once complete: how many syncs had failed before, how
-//!                                     many names the source has, its kind, size and modification time, and its digest
+//!                                     many names the source has, which run of a job has copied which name, the source's kind, size and
+//!                                     modification time, and its digest
 //! ```
 
 pub(crate) mod claims;

@@ -6,6 +6,7 @@ use atta_entry::{Errno, Metadata};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
+use crate::copy::target::mirror::Location;
 use crate::digest::Hash;
 use crate::file::error::{FileError, Step};
 use crate::file::retries::ask_close;
@@ -24,7 +25,32 @@ pub(crate) struct Known {
     pub(crate) names: u64,
     /// Facts about the source. Its inode number is not enough: other hosts may give it to another file, and it may be reused later.
     pub(crate) source: [u64; SOURCE_FACTS],
+    pub(crate) maker: MakerOf,
     pub(crate) digest: Option<Hash>,
+}
+
+/// Who made a copy, if the job has a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MakerOf {
+    /// The run of the job; 0: it has no log.
+    pub(crate) run: u64,
+    /// A hash of the name that was copied. A later run that does that name again counts it as a copy, not as a link.
+    pub(crate) name: u64,
+}
+
+impl MakerOf {
+    /// For a name that a run copies or makes a link of. `run`: none, if the job has no log.
+    pub(crate) fn of(run: Option<u32>, at: &Location) -> Self {
+        let Some(run) = run else { return Self::default() };
+        let hash = blake3::hash(&at.root_and_path().1);
+        let name = hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        Self { run: run.into(), name }
+    }
+
+    /// Whether an earlier run has copied this name.
+    pub(crate) fn is_redone_by(&self, now: Self) -> bool {
+        self.run > 0 && self.run < now.run && self.name == now.name
+    }
 }
 
 /// Kind, size and modification time, as seconds and nanoseconds.
@@ -36,16 +62,23 @@ pub(crate) fn facts_of(metadata: &Metadata) -> [u64; SOURCE_FACTS] {
 }
 
 impl Known {
-    const NUMBERS: usize = 2 + SOURCE_FACTS;
+    const NUMBERS: usize = 4 + SOURCE_FACTS;
     const MOST: usize = 8 * Self::NUMBERS + 32;
 
     /// For a source with this metadata that is copied now.
     pub(crate) fn new(metadata: &Metadata, since: u64, digest: Option<Hash>) -> Self {
-        Self { since, names: metadata.nlink.into(), source: facts_of(metadata), digest }
+        let (names, source) = (metadata.nlink.into(), facts_of(metadata));
+        Self { since, names, source, maker: MakerOf::default(), digest }
+    }
+
+    /// Made by this run under this name.
+    pub(crate) fn made_by(self, maker: MakerOf) -> Self {
+        Self { maker, ..self }
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        let numbers = [self.since, self.names].into_iter().chain(self.source);
+        let MakerOf { run, name } = self.maker;
+        let numbers = [self.since, self.names, run, name].into_iter().chain(self.source);
         let mut bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
         bytes.extend(self.digest.iter().flat_map(Hash::as_bytes));
         bytes
@@ -56,9 +89,10 @@ impl Known {
         let (numbers, digest) = bytes.split_at_checked(8 * Self::NUMBERS)?;
         let mut numbers = numbers.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes));
         let (since, names) = (numbers.next()?, numbers.next()?);
+        let maker = MakerOf { run: numbers.next()?, name: numbers.next()? };
         let mut source = [0; SOURCE_FACTS];
         source.iter_mut().zip(numbers).for_each(|(fact, number)| *fact = number);
-        Some(Self { since, names, source, digest: digest.try_into().ok().map(Hash::from_bytes) })
+        Some(Self { since, names, source, maker, digest: digest.try_into().ok().map(Hash::from_bytes) })
     }
 }
 
@@ -189,7 +223,8 @@ mod tests {
     fn incomplete_claim_is_not_used() {
         let digest = Some(blake3::hash(b"copy"));
         let metadata = Metadata { mode: 0o100_644, nlink: 3, size: 5, ..Metadata::default() };
-        for known in [Known::new(&metadata, 7, digest), Known::new(&metadata, 8, None)] {
+        let maker = MakerOf { run: 3, name: 9 };
+        for known in [Known::new(&metadata, 7, digest), Known::new(&metadata, 8, None).made_by(maker)] {
             let bytes = known.to_bytes();
             assert_eq!(Known::from_bytes(&bytes[..40]), None);
             assert_eq!(Known::from_bytes(&bytes), Some(known));

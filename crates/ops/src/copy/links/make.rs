@@ -7,10 +7,11 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::AtFlags;
 
 use crate::copy::links::claims::{
-    Claim, Known, claim, facts_of, forget_link, is_there, keep_known, key, link_key, read_claim,
+    Claim, Known, MakerOf, claim, facts_of, forget_link, is_there, keep_known, key, link_key, read_claim,
 };
 use crate::copy::links::{Deferred, Links};
 use crate::copy::target::Maker;
+use crate::copy::target::mirror::Location;
 use crate::copy::target::place::{Item, Made, Place, remove};
 use crate::copy::target::special::read_link;
 use crate::file::error::{FileError, Step};
@@ -44,7 +45,7 @@ impl Linker<'_> {
             _ => return self.maker.unlinked(item).map(Some),
         };
         let key = key(metadata);
-        match self.link(known, metadata, to)? {
+        match self.link(known, metadata, (item.at, to))? {
             Linked::Made(made) => return Ok(Some(*made)),
             Linked::Never => return self.maker.unlinked(item).map(Some),
             Linked::NotYet => {}
@@ -95,7 +96,8 @@ impl Linker<'_> {
         claim: OwnedFd,
     ) -> Result<Option<Made>, FileError> {
         let (target, Item { to, metadata, .. }) = (self.maker.target, item);
-        let now = Known::new(metadata, target.stores.failed_syncs(), None);
+        let now = Known::new(metadata, target.stores.failed_syncs(), None)
+            .made_by(MakerOf::of(target.run_of_job, item.at));
         if metadata.kind() != Kind::File {
             let is_left = self.maker.is_named_left_as(item, known, key)?;
             if is_left {
@@ -149,9 +151,14 @@ impl Linker<'_> {
     }
 
     /// Makes a name a link of a complete copy.
-    fn link(&mut self, known: &OwnedFd, metadata: &Metadata, to: &Place<'_>) -> Result<Linked, FileError> {
+    fn link(
+        &mut self,
+        known: &OwnedFd,
+        metadata: &Metadata,
+        (at, to): (&Location, &Place<'_>),
+    ) -> Result<Linked, FileError> {
         let (target, key) = (self.maker.target, &*key(metadata));
-        let Some(Known { since, digest, source, .. }) = self.known_of(known, key)? else {
+        let Some(Known { since, digest, source, maker, .. }) = self.known_of(known, key)? else {
             return Ok(Linked::NotYet);
         };
         if source != facts_of(metadata) {
@@ -182,18 +189,32 @@ impl Linker<'_> {
             Err(Errno::EXIST) if !is_there(known, key, &to.directory, name) => Ok(Linked::Never),
             // The link exists already if a directory lists a name twice, or if the reply to the first request was lost.
             Ok(()) | Err(Errno::EXIST) => {
-                self.maker.results.totals.hard_links += 1;
+                let is_redone = target.is_resumed() && maker.is_redone_by(MakerOf::of(target.run_of_job, at));
+                let is_file = self.count_link(metadata.kind(), is_redone);
                 let copy = temporary.as_ref().and_then(|_| sys::stat_at(known, key, false).ok());
                 let identity = copy.as_ref().map(identity_of);
                 let made =
                     Made { temporary, bytes, digest, since, target: link, identity, ..Made::default() };
-                let made = Made { version, atime, is_link: true, ..made };
+                let made = Made { version, atime, is_link: true, is_file, ..made };
                 Ok(Linked::Made(Box::new(made)))
             }
             Err(Errno::NOENT) => Ok(Linked::NotYet),
             Err(Errno::MLINK | Errno::XDEV | Errno::PERM | Errno::OPNOTSUPP) => Ok(Linked::Never),
             Err(errno) => Err(FileError::new(Step::Link, errno)),
         }
+    }
+
+    /// Counts a name that has become a link. `is_redone`: an earlier run has copied it, and this one counts that. Returns whether it counts as a
+    /// copied file.
+    fn count_link(&mut self, kind: Kind, is_redone: bool) -> bool {
+        let totals = &mut self.maker.results.totals;
+        match kind {
+            _ if !is_redone => totals.hard_links += 1,
+            Kind::File => return true,
+            Kind::Symlink => totals.symlinks += 1,
+            _ => totals.specials += 1,
+        }
+        false
     }
 
     /// Metadata of a linked copy, if the source's metadata is not enough. This is so if the copy is read back, or if the source reports a
@@ -262,7 +283,7 @@ impl Linker<'_> {
         let directory = directory.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
         let to = &Place { mirror, directory, name, slice: None };
         if let Some(known) = target.private.opened_links()
-            && let Linked::Made(made) = self.link(known, metadata, to)?
+            && let Linked::Made(made) = self.link(known, metadata, (at, to))?
         {
             return Ok(*made);
         }

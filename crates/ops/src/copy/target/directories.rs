@@ -122,6 +122,7 @@ impl Maker<'_> {
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
         let failed = |errno| FileError::new(Step::OpenDirectory, errno);
         let opened = self.open_made(&mirror).map_err(failed)?;
+        self.begin_unknown(&mirror)?;
         if mirror.target.alias().is_some() {
             mirror.set_new(self.target.stores.failed_syncs());
             if self.target.stores.waits_in(&mirror) && self.target.stores.failed_syncs() > 0 {

@@ -10,9 +10,10 @@ use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode};
 
-use crate::copy::target::Maker;
+use crate::copy::target::{Maker, Target};
 use crate::copy::target::mirror::{Here, Mirror};
 use crate::file::error::{FileError, Step};
+use crate::jobs::names::Namer;
 use crate::tree::directory::Directory;
 use crate::tree::operation::Again;
 use atta_sys::{self as sys, retry};
@@ -30,8 +31,19 @@ impl Maker<'_> {
             }
             opened => opened,
         };
-        self.remove_incomplete(&mirror, &opened.map_err(failed)?, again)?;
+        let is_complete = |name: &[u8]| again.is_read || (again.is_given)(name);
+        self.target.remove_incomplete(&mirror, &opened.map_err(failed)?, &is_complete)?;
         if again.is_read { self.enter(here) } else { Ok(()) }
+    }
+
+    /// The same for a directory that the log does not know: an earlier run may have begun it, and the log has lost that.
+    pub(crate) fn begin_unknown(&mut self, mirror: &Arc<Mirror>) -> Result<(), FileError> {
+        if !self.target.is_resumed() || mirror.is_redone() {
+            return Ok(());
+        }
+        let opened = mirror.target.descriptor(&mut self.scratch.held, self.target.features);
+        let opened = opened.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
+        self.target.remove_incomplete(mirror, &opened, &|_| false)
     }
 
     /// Makes a directory and those above it that are gone: a power cut may have taken them.
@@ -58,27 +70,37 @@ impl Maker<'_> {
         }
         Ok(())
     }
+}
 
-    /// Removes files that an earlier run has not completed.
+impl Target<'_> {
+    /// Removes files that an earlier run has not completed. `is_complete`: whether a file has its final name as the log has it.
     fn remove_incomplete(
         &self,
         mirror: &Arc<Mirror>,
         opened: &Arc<OwnedFd>,
-        again: &Again<'_>,
+        is_complete: &dyn Fn(&[u8]) -> bool,
     ) -> Result<(), FileError> {
-        let failed = |errno| FileError::new(Step::RemoveIncomplete, errno);
-        let (namer, is_hidden) = (&self.target.shared.namer, mirror.target.alias().is_some());
-        for name in sys::names_of(opened, usize::MAX).map_err(failed)? {
-            let bytes = name.to_bytes();
-            let is_unknown = || is_hidden && !again.is_read && !(again.is_given)(bytes);
-            if namer.gave_earlier(bytes) || !namer.gave(bytes) && is_unknown() {
-                match retry(|| rustix::fs::unlinkat(opened, &name, AtFlags::empty())) {
-                    // A directory stays: it may be complete.
-                    Ok(()) | Err(Errno::NOENT | Errno::ISDIR | Errno::PERM) => {}
-                    Err(errno) => return Err(failed(errno)),
-                }
+        let is_hidden = mirror.target.alias().is_some();
+        remove_temporary(&self.shared.namer, opened, &|name| is_hidden && !is_complete(name))
+            .map_err(|errno| FileError::new(Step::RemoveIncomplete, errno))
+    }
+}
+
+/// Removes files that have a temporary name of an earlier run of the job, and others that are `unwanted`.
+pub(crate) fn remove_temporary(
+    namer: &Namer,
+    directory: &OwnedFd,
+    unwanted: &dyn Fn(&[u8]) -> bool,
+) -> Result<(), Errno> {
+    for name in sys::names_of(directory, usize::MAX)? {
+        let bytes = name.to_bytes();
+        if namer.gave_earlier(bytes) || !namer.gave(bytes) && unwanted(bytes) {
+            match retry(|| rustix::fs::unlinkat(directory, &name, AtFlags::empty())) {
+                // A directory stays: it may be complete.
+                Ok(()) | Err(Errno::NOENT | Errno::ISDIR | Errno::PERM) => {}
+                Err(errno) => return Err(errno),
             }
         }
-        Ok(())
     }
+    Ok(())
 }
