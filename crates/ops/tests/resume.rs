@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use atta_entry::Entry;
 use atta_ledger::{Frame, JobLogs, Key, LogName, frame};
-use atta_ops::walk::{self, Journal, Options, Start, Tasks, Visit};
+use atta_ops::walk::{self, Journal, Options, Start, Tasks, Told, Visit};
 use atta_runtime::{Counter, Facts as _, Results, Session, Stop, Threads};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::trees;
@@ -153,7 +153,12 @@ impl Job<'_> {
         let logs = self.logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
         let mut earlier = JobLogs::find(&key, logs).unwrap();
         let mut journal = Journal::new(key, name.run, 0).with_cuts(earlier.cuts());
-        journal.resume(&mut earlier, memory, &mut |share: Sum| sum.add(&share)).unwrap();
+        let told = &mut |told: Told<'_, Sum>| {
+            if let Told::Results(share) = told {
+                sum.add(&share);
+            }
+        };
+        journal.resume(&mut earlier, memory, told).unwrap();
         let late = std::mem::take(&mut self.late);
         if let Some((_, log)) = self.logs.last_mut() {
             log.extend(late);

@@ -297,7 +297,7 @@ mod tests {
         }
 
         /// Calls `act` to end something. Notes what was handed over.
-        fn end(&self, worker: &mut Dice, act: impl FnOnce(&mut Closer<'_, Self>)) {
+        fn end(&self, worker: &mut Dice, act: impl FnOnce(&mut Closer<'_, '_, Self>)) {
             let (tasks, results) = (&mut Tasks::default(), &mut Marks::default());
             let noter = &mut Noter::default();
             act(&mut Closer { handler: self, worker, tasks, results, open: &self.open, noter });

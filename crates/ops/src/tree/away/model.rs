@@ -177,7 +177,7 @@ impl Dice {
 struct Rank<'a, const CLOSED: bool> {
     number: u32,
     job: TreeJob<'a, Note<'a, CLOSED>>,
-    worker: Worker<Note<'a, CLOSED>>,
+    worker: Worker<'a, Note<'a, CLOSED>>,
     tasks: Vec<Task>,
     /// Payments that are to be sent.
     pays: Vec<u32>,

@@ -1,0 +1,225 @@
+//! Copies that end at any moment and go on from their logs: the copy and what it comes to are those of an undisturbed run, whatever part of a log
+//! is lost. The logs are in memory here. A process that is killed: see the tests of the command line.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod copying;
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use atta_entry::Failure;
+use atta_ledger::{Frame, JobLogs, Key, LogName, frame};
+use atta_ops::copy::{Copy, Existing, Fsync, Options, Outcome, Results, Totals, Watch};
+use atta_ops::walk::{self, Journal, Told};
+use atta_runtime::{Facts as _, Results as _, Seat, Session, Stop, Threads};
+use atta_testkit::scratch::Scratch;
+use atta_testkit::trees;
+use copying::rsync::assert_same_by_rsync;
+
+/// Collects failures.
+#[derive(Default)]
+struct Failures(Mutex<Vec<String>>);
+
+impl Watch for Failures {
+    fn failure(&self, failure: &Failure<'_>) {
+        self.0.lock().unwrap().push(failure.to_string());
+    }
+}
+
+/// A log in memory.
+#[derive(Default)]
+struct Log {
+    bytes: Vec<u8>,
+    frames: u64,
+}
+
+impl Log {
+    fn write(&mut self, key: &Key, name: LogName, journal: &Journal<Results>) {
+        let sections = journal.take();
+        if !sections.is_empty() {
+            let head = Frame { offset: self.bytes.len() as u64, sequence: self.frames, synced: 0 };
+            self.bytes.extend(frame(key, name, head, &sections).unwrap());
+            self.frames += 1;
+        }
+    }
+}
+
+/// A number that looks random.
+fn mix(seed: u64) -> u64 {
+    let mixed = (seed ^ seed >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ mixed >> 32
+}
+
+/// A job that ends early several times.
+struct Job<'a> {
+    source: &'a Path,
+    target: PathBuf,
+    key: Key,
+    fsync: Fsync,
+    existing: Existing,
+    /// The logs of earlier runs.
+    logs: Vec<(LogName, Vec<u8>)>,
+    dice: u64,
+    /// Bytes of the log of an undisturbed run.
+    whole: u64,
+    earlier_entries: u64,
+}
+
+impl Job<'_> {
+    fn throw(&mut self, sides: u64) -> u64 {
+        self.dice += 1;
+        mix(self.dice) % sides
+    }
+
+    /// One run. Returns its outcome, if it came to the end of the copy.
+    fn run(&mut self, is_last: bool) -> Option<Outcome> {
+        let (key, run) = (self.key, self.logs.len() as u32 + 1);
+        let name = LogName { run, rank: 0, part: 0 };
+        let stop = Stop::default();
+        let threads = Threads::Fixed([1, 3][self.throw(2) as usize].try_into().unwrap());
+        let walk = walk::Options { threads, stop: stop.clone(), ..walk::Options::default() };
+        let (fsync, existing) = (self.fsync, self.existing);
+        let options = Options {
+            walk,
+            fsync,
+            existing,
+            digest: true,
+            run_of_job: Some(run),
+            no_target_directory: true,
+            ..Options::default()
+        };
+        let (sources, failures) = ([self.source.as_os_str().as_bytes().to_vec()], Failures::default());
+        let seat = Seat { job: 7, ..Seat::alone() };
+        let path = self.target.as_os_str().as_bytes().to_vec();
+        let copy = Copy::prepare(&sources, &path, &options, &failures, seat).unwrap();
+        let memory = if self.throw(3) == 0 { 1 << 12 } else { 1 << 24 };
+        let logs = self.logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+        let mut logs = JobLogs::find(&key, logs).unwrap();
+        let (mut sum, mut finished) = (Results::default(), copy.finished());
+        let mut journal = Journal::new(key, run, 0).with_closing().with_cuts(logs.cuts());
+        let resumed = journal.resume(&mut logs, memory, &mut |told| match told {
+            Told::Results(share) => sum.add(&share),
+            Told::Seen(at, seen) => finished.add(at, seen),
+        });
+        resumed.unwrap();
+        let found = finished.end();
+        assert_eq!((found.lost, found.changed), (0, 0), "{found:?}");
+        self.earlier_entries += sum.entries();
+        let stops_at = if is_last { u64::MAX } else { self.throw(self.whole) };
+        let (log, is_over) = (Mutex::new(Log::default()), AtomicBool::new(false));
+        log.lock().unwrap().write(&key, name, &journal);
+        let outcome = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let mut log = log.lock().unwrap();
+                    log.write(&key, name, &journal);
+                    if log.bytes.len() as u64 >= stops_at {
+                        stop.set();
+                    }
+                    drop(log);
+                    std::thread::sleep(Duration::from_micros(300));
+                }
+            });
+            let mut session = Session::alone(stop.clone());
+            let outcome = copy.logged(&journal, sum).run(&mut session, |_| {});
+            is_over.store(true, Ordering::Relaxed);
+            outcome.unwrap()
+        });
+        assert_eq!(failures.0.into_inner().unwrap(), Vec::<String>::new());
+        let mut log = log.into_inner().unwrap();
+        log.write(&key, name, &journal);
+        if !outcome.stopped {
+            return Some(outcome);
+        }
+        if self.throw(3) > 0 {
+            let torn = self.throw(log.bytes.len() as u64 + 1) as usize;
+            log.bytes.truncate(torn);
+        }
+        self.logs.push((name, log.bytes));
+        None
+    }
+}
+
+fn tree() -> (Scratch, PathBuf) {
+    let scratch = Scratch::new("resume-copy").unwrap();
+    let tree = scratch.join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    trees::random(&tree.join("random"), 5, 1200).unwrap();
+    // More names than a slice has, with directories among them.
+    let flat = tree.join("flat");
+    trees::flat(&flat, 9_000).unwrap();
+    for number in 0..200 {
+        let directory = flat.join(format!("directory-{number}"));
+        trees::flat(&directory, 3 + number % 7).unwrap();
+        std::fs::write(directory.join("file"), vec![b'x'; 100 * number as usize]).unwrap();
+        // Files with names in several directories.
+        std::fs::hard_link(flat.join("f0000001"), directory.join("again")).unwrap();
+        std::fs::hard_link(directory.join("file"), tree.join(format!("link-{number}"))).unwrap();
+    }
+    trees::chain(&tree.join("chain"), 60, b"level").unwrap();
+    (scratch, tree)
+}
+
+/// What a copy comes to that does not depend on the order of its steps.
+fn of_all(totals: &Totals) -> Totals {
+    totals.clone()
+}
+
+#[test]
+fn copies_that_end_early_go_on_to_the_same_copy() {
+    let test = "copies_that_end_early_go_on_to_the_same_copy";
+    let (scratch, source) = tree();
+    let job = |dice: u64, target: &str| Job {
+        source: &source,
+        target: scratch.join(target),
+        key: Key::of_job(&[dice as u8; 16]),
+        fsync: if dice.is_multiple_of(4) { Fsync::Batch } else { Fsync::None },
+        existing: [Existing::Replace, Existing::Update][(dice % 2) as usize],
+        logs: Vec::new(),
+        dice: dice << 20,
+        whole: 200_000,
+        earlier_entries: 0,
+    };
+    let plain = job(0, "plain").run(true).unwrap();
+    assert_same_by_rsync(test, &source, &scratch.join("plain"));
+    let (mut resumed, mut kept) = (0, 0);
+    for seed in 1..=20 {
+        let mut job = job(seed, "target");
+        let outcome = (0..5).find_map(|run| job.run(run == 4)).unwrap();
+        let what = format!("seed {seed}, {} runs before", job.logs.len());
+        let signature = |outcome: &Outcome| outcome.signature.as_ref().map(|found| found.digest().to_string());
+        if job.existing == Existing::Replace {
+            assert_eq!(of_all(&outcome.totals), of_all(&plain.totals), "{what}");
+            assert_eq!(signature(&outcome), signature(&plain), "{what}");
+        }
+        assert_same_by_rsync(test, &source, &job.target);
+        assert_eq!(left_in(&job.target), Vec::<PathBuf>::new(), "{what}");
+        std::fs::remove_dir_all(&job.target).unwrap();
+        resumed += job.logs.len();
+        kept += job.earlier_entries;
+    }
+    assert!(resumed > 20 && kept > 10_000, "{resumed} runs were resumed, {kept} entries were kept");
+}
+
+/// Temporary names at and below a directory, and beside it.
+fn left_in(target: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut directories = vec![target.to_owned()];
+    let is_temporary = |path: &Path| path.file_name().unwrap().as_bytes().starts_with(b".atta.");
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.symlink_metadata().unwrap().is_dir() {
+                directories.push(path.clone());
+            }
+            found.extend(Some(path).filter(|path| is_temporary(path)));
+        }
+    }
+    let beside = std::fs::read_dir(target.parent().unwrap()).unwrap();
+    found.extend(beside.map(|entry| entry.unwrap().path()).filter(|path| is_temporary(path)));
+    found
+}
