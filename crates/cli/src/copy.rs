@@ -16,7 +16,7 @@ mod rehearse;
 mod reporter;
 mod reports;
 mod run;
-mod setting;
+pub(crate) mod setting;
 mod stripes;
 mod summary;
 

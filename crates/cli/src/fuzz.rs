@@ -10,6 +10,8 @@ use atta_ops::{copy, verify};
 use atta_testkit::fuzz::Target;
 
 use crate::copy::part::Part;
+use crate::copy::setting::Begun;
+use crate::run::logged::RunOfJob;
 use crate::sum::sink::FirstSide;
 use crate::sum::totals::Summed;
 use crate::verify::run::Refusal;
@@ -38,8 +40,13 @@ fn rows<T: Code>(name: &'static str, samples: &[T]) -> Target {
 fn copied() -> Vec<u8> {
     let signature = Some(Signature::default()).encoded();
     let ranks = vec![CopyRankReport::default(), CopyRankReport::default()].encoded();
-    let end = (Duration::from_secs(1), 4_usize, 130_u8, true).encoded();
+    let end = ((Duration::from_secs(1), 4_usize, 130_u8), (true, true, Some("why".to_owned()))).encoded();
     [copy::Totals::default().encoded(), Report::default().encoded(), ranks, signature, end].concat()
+}
+
+fn begun() -> Vec<u8> {
+    let rows = vec![(1_u32, 2_u32, 300_u32, true)];
+    ((rows.clone(), rows), Some(([7_u8; 16], 300_u32)), true).encoded()
 }
 
 fn compared() -> Vec<u8> {
@@ -62,7 +69,7 @@ fn targets() -> Vec<Target> {
     let refusal = (300_u32, "what".to_owned(), "hint".to_owned(), true);
     vec![
         of::<walk::run::Verdict>("walk/run.rs: Verdict", walk::run::Verdict::default().encoded()),
-        of::<walk::logged::RunOfJob>("walk/logged.rs: RunOfJob", ([7_u8; 16], 300_u32).encoded()),
+        of::<RunOfJob>("run/logged.rs: RunOfJob", ([7_u8; 16], 300_u32).encoded()),
         of::<RankReport>("walk/threads.rs: RankReport", ranked()),
         of::<RankTotals>("walk/totals.rs: RankTotals", RankTotals::default().encoded()),
         of::<sum::run::Verdict>("sum/run.rs: Verdict", sum::run::Verdict::default().encoded()),
@@ -71,6 +78,7 @@ fn targets() -> Vec<Target> {
         of::<Refusal>("verify/run.rs: Refusal", refusal.encoded()),
         of::<Compared>("verify/totals.rs: Compared", compared()),
         of::<Part>("copy/part.rs: Part", copied()),
+        of::<Begun>("copy/setting.rs: Begun", begun()),
         rows::<(String, Vec<u8>)>("run/failures.rs: receive", &failures),
         rows::<(Vec<u8>, Vec<u8>)>("sum/sink.rs: receive_records", &records),
         rows::<Difference<'_>>("verify/rows.rs: receive_differences", &[difference]),

@@ -156,13 +156,12 @@ fn recorded(arguments: &resume::ResumeArguments) -> Result<(Arguments, ArgMatche
     let (line, directory) = resume::recorded(arguments)?;
     let refused = |why: &str| Refused::fatal(format!("the command of the job cannot be run again: {why}"));
     let (mut arguments, matches) = parse(line).map_err(|error| refused(&error.to_string()))?;
-    match &mut arguments.command {
-        Command::Walk(walk) => {
-            walk.job = Some(directory);
-            walk.restart = false;
-        }
+    let (job, restart) = match &mut arguments.command {
+        Command::Walk(walk) => (&mut walk.job, &mut walk.restart),
+        Command::Copy(copy) => (&mut copy.job, &mut copy.restart),
         _ => return Err(refused("it makes no job")),
-    }
+    };
+    (*job, *restart) = (Some(directory), false);
     Ok((arguments, matches))
 }
 

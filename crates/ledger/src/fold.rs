@@ -55,7 +55,7 @@ pub enum Left<'a> {
     Given(At<'a>, &'a [&'a [u8]]),
     /// A complete directory, of which the directory above may be read again; or a complete root.
     Complete(Id),
-    /// What was seen of a directory that was read to its end; slices of it may not be done. It comes at each DONE of the directory, and the
+    /// What was seen of a directory of which something is done. It comes at each DONE of the directory and of its slices, and the
     /// last counts: to hand over only that one, the fold would have to keep a number for each directory of the tree.
     Seen(At<'a>, Seen),
     /// The last answer for an entry is that it failed. The name is empty if it is the directory.
@@ -112,6 +112,28 @@ mod tests {
         facts.iter().for_each(|(path, fact)| records.add_fact(At { root: 0, path }, fact));
         atta_code::encode_bytes(&records.take(), &mut frame);
         frame
+    }
+
+    #[test]
+    fn what_was_done_after_the_closing_is_closed_again() {
+        let done = || Fact::Done { slice: None, seen: None };
+        for (facts, is_complete) in [
+            (vec![done(), Fact::Closed], true),
+            (vec![Fact::Closed, done()], false),
+            (vec![done(), Fact::Closed, done()], false),
+        ] {
+            let facts: Vec<_> = facts.into_iter().map(|fact| (&b"d"[..], fact)).collect();
+            let mut frames = Frames(vec![frame(&facts)]);
+            let fold = Fold { key: Key::of_job(&[2; 16]), closes: true, memory: 1 << 20 };
+            let mut left = Vec::new();
+            let folded = fold.run(&mut frames, &mut |found| {
+                if let Left::Directory(at, item) = found {
+                    left.extend(Some(item.is_done).filter(|_| at.path == b"d"));
+                }
+            });
+            assert!(folded.is_ok());
+            assert_eq!(left, if is_complete { vec![] } else { vec![true] }, "{facts:?}");
+        }
     }
 
     #[test]

@@ -64,8 +64,7 @@ pub enum Fact<'a> {
     Done {
         /// The slice.
         slice: Option<SliceNumber>,
-        /// What was seen, if the operation needs that. Of a directory that is done more than once, the last counts; that of a numbered
-        /// slice is not read.
+        /// What was seen, if the operation needs that. Of a directory that has several, the last counts.
         seen: Option<Seen>,
     },
     /// It is done, all below it is closed, and its attributes are final.

@@ -34,6 +34,7 @@ mod nothing_fails;
 mod options;
 pub(crate) mod plan;
 mod results;
+mod resume;
 mod settle;
 mod space;
 pub(crate) mod target;
@@ -51,23 +52,22 @@ pub use crate::metadata::not_kept::NotKept;
 pub use crate::refused::Refused;
 pub use options::{Existing, Fsync, Leftovers, Notice, Options, Outcome, Planned, Progress, Watch};
 pub use plan::beside::clean_command;
-pub use plan::finished::{Finished, Found};
 pub use plan::rehearsal::DryRun;
 pub use results::Results;
 pub use results::manifest::{Kept, ManifestRow};
 pub use results::report::{Report, SizeClass, SlowFile};
 pub use results::times::{Phase, RankReport};
 pub use results::totals::Totals;
+pub use resume::finished::{Finished, Found};
 pub use target::stripe::{StripeRule, Stripes};
 
 use crate::descriptors::{Budget, Needs};
 use crate::file::chunks::UnderWay;
 use crate::jobs::names::Namer;
+use crate::tree::Journal;
 use crate::tree::progress::Live;
 use crate::tree::{self, Differs, Seed, Start};
-use crate::tree::Journal;
 use commit::Commit;
-use commit::noting::Noting;
 use commit::stores::Stores;
 use ending::Ending;
 use failures::Failures;
@@ -78,10 +78,11 @@ use links::private::PrivateDirectory;
 use options::{number_of_thread, starts_of};
 use plan::roots::Destination;
 use results::times::Clock;
+use resume::noting::Noting;
+use resume::redone::remove_temporary;
 use target::data::Data;
 use target::grants::Grants;
 use target::mirror::Shared;
-use target::redone::remove_temporary;
 use target::stripe::Striping;
 use target::{Target, Top};
 
@@ -139,6 +140,12 @@ pub fn run_repair(
     Ok(Copy::prepare(sources, target, options, watch, Seat::alone())?.repairing(rows)?.run_alone(observe))
 }
 
+/// Whether a SOURCE is there, as far as its path says. A last name that is a symbolic link counts, wherever it leads.
+#[must_use]
+pub fn is_there(source: &[u8]) -> bool {
+    sys::stat_path(source, source.ends_with(b"/")).is_ok()
+}
+
 /// A copy that is set up but not started: all paths are resolved, and nothing has been copied. For a dry run see [`DryRun`].
 pub struct Copy<'a> {
     operation: CopyOperation<'a>,
@@ -194,8 +201,6 @@ impl<'a> Copy<'a> {
             Err(refused) if seat.ranks > 1 => (None, Some(refused)),
             Err(refused) => return Err(refused),
         };
-        let is_of_this_boot = job.as_ref().is_some_and(|private| private.is_of_this_boot);
-        let job = job.map(|private| private.job);
         let (directory, path) = (target.top, target.path);
         let grants = Grants::new(Arc::clone(&directory));
         let data = Data::new(options, striping, &directory);
@@ -210,7 +215,7 @@ impl<'a> Copy<'a> {
                 let hint = "temporary files of an earlier run of the job are there";
                 Refused::failed("remove what an earlier run has not completed in", &path, errno, hint)
             };
-            forget_incomplete(&private, is_of_this_boot || seat.ranks > 1).map_err(cannot)?;
+            forget_incomplete(&private).map_err(cannot)?;
             // Of sources that are files.
             remove_temporary(&shared.namer, &directory, &|_| false).map_err(cannot)?;
         }
@@ -273,8 +278,12 @@ impl<'a> Copy<'a> {
     /// job have done, and `earlier` what that came to. Only what is left is copied; the outcome has the sums of all runs. Every rank must call this.
     #[must_use]
     pub fn logged(mut self, journal: &'a Journal<Results>, earlier: Results) -> Self {
+        let target = &self.operation.target;
+        target.private.stay();
         self.operation.commit.noting = Some(Noting::new(journal));
-        self.operation.target.private.stay();
+        if target.is_durable() {
+            journal.hold();
+        }
         Self { logged: Some(Logged { journal, earlier }), ..self }
     }
 

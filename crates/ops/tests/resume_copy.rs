@@ -2,6 +2,7 @@
 //! is lost. The logs are in memory here. A process that is killed: see the tests of the command line.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::disallowed_methods, reason = "trees of the test's own, looked at by their paths")]
 
 mod copying;
 
@@ -191,7 +192,8 @@ fn copies_that_end_early_go_on_to_the_same_copy() {
         let mut job = job(seed, "target");
         let outcome = (0..5).find_map(|run| job.run(run == 4)).unwrap();
         let what = format!("seed {seed}, {} runs before", job.logs.len());
-        let signature = |outcome: &Outcome| outcome.signature.as_ref().map(|found| found.digest().to_string());
+        let signature =
+            |outcome: &Outcome| outcome.signature.as_ref().map(|found| found.digest().to_string());
         if job.existing == Existing::Replace {
             assert_eq!(of_all(&outcome.totals), of_all(&plain.totals), "{what}");
             assert_eq!(signature(&outcome), signature(&plain), "{what}");

@@ -1,11 +1,9 @@
 //! A copy with a log of its job (`--job`): what earlier runs have copied is not copied again. `run/logged.rs` has the log.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use atta_entry::escape;
-use atta_ops::copy::{Copy, Found, Results};
+use atta_ops::copy::{Copy, Found, Results, is_there};
 use atta_ops::resume::place_of;
 use atta_ops::walk::{self, Journal, Told};
 use atta_runtime::{LogFile, RankError, Results as _, Session, Stop};
@@ -38,7 +36,7 @@ pub(super) fn begun(
     session: &Session<'_>,
 ) -> Result<Option<(Job, TargetIs)>, Refused> {
     let Some(directory) = &arguments.job else { return Ok(None) };
-    if sources.iter().any(|source| std::fs::symlink_metadata(OsStr::from_bytes(source)).is_err()) {
+    if !sources.iter().all(|source| is_there(source)) {
         // The copy is refused, and there is no job.
         return Ok(None);
     }
@@ -56,8 +54,7 @@ pub(super) fn begun(
         false => TargetIs::Name,
     };
     // After the first run there may be a directory where TARGET is the name of the copy.
-    let known = if arguments.restart { None } else { job::target_of(directory, target) };
-    let is = known.unwrap_or(now);
+    let is = job::target_of(directory, target).unwrap_or(now);
     let mut agrees = arguments.agrees();
     agrees.push(job::describe_target(target, is)?);
     let asked = Asked { restarts: arguments.restart, agrees, roots: sources };
@@ -74,11 +71,7 @@ pub(super) struct Log {
 }
 
 /// Reads what earlier runs have done, on the first rank, and makes the log of this run.
-pub(super) fn first(
-    job: &Job,
-    copy: &Copy<'_>,
-    memory_bytes: u64,
-) -> Result<(Log, Earlier), Fatal> {
+pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Log, Earlier), Fatal> {
     let (mut earlier, mut finished) = (Results::default(), copy.finished());
     let journal = RunOfJob::of(job).journal(FIRST).with_closing();
     let prepared = prepare(job, journal, memory_bytes, &mut |told| match told {
@@ -103,7 +96,9 @@ fn lost(found: &Found) -> Option<Fatal> {
     let one = escape(found.lost_one.as_deref()?);
     let one = if one.is_empty() { "TARGET".to_owned() } else { one };
     let count = grouped(found.lost);
-    let what = format!("of what the job has copied, directories are gone or replaced in TARGET: {count}, such as {one}");
+    let what = format!(
+        "of what the job has copied, directories are gone or replaced in TARGET: {count}, such as {one}"
+    );
     let hint = "--restart --update begins the job anew and keeps what is there";
     Some(Fatal::Failed { what, hint: Some(hint.to_owned()) })
 }
@@ -132,20 +127,18 @@ pub(super) fn copy_first<T>(
     Ok((done?, fatal.or(written.err())))
 }
 
-/// The same on any other rank.
+/// The same on any other rank. Also returns what of the log failed.
 pub(super) fn copy_other<T>(
     Log { file, journal, earlier }: Log,
     copy: Copy<'_>,
     stop: &Stop,
-    act: impl FnOnce(Copy<'_>, Option<String>) -> Result<T, RankError>,
-) -> Result<T, RankError> {
+    act: impl FnOnce(Copy<'_>) -> Result<T, RankError>,
+) -> (Result<T, RankError>, Result<(), Fatal>) {
     let journal = &journal;
-    let (done, _) = write_while((file, journal), stop, |_| act(copy.logged(journal, earlier), None));
-    done
+    write_while((file, journal), stop, |_| act(copy.logged(journal, earlier)))
 }
 
 /// Device and inode of the directory of the job.
 pub(super) fn place(job: &Job) -> Option<(u64, u64)> {
     place_of(job.logged.directory()).ok()
 }
-

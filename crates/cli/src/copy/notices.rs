@@ -39,7 +39,9 @@ fn words(notice: &Notice) -> (String, Option<String>) {
         }
         Notice::Resumable { holder, directory } => {
             let place = escape(directory);
-            let what = format!("{place} has what a copy with --job has not completed ({holder}); it is left as it is");
+            let what = format!(
+                "{place} has what a copy with --job has not completed ({holder}); it is left as it is"
+            );
             let hint = format!("go on with that copy, or give it up with: {}", clean_command(directory));
             (what, Some(hint))
         }

@@ -6,6 +6,7 @@ use atta_ops::copy::{Outcome, RankReport, Report, Totals};
 use atta_ops::digest::Signature;
 
 use super::summary::Whole;
+use crate::run::fatal::Fatal;
 
 /// Most bytes of a path that a rank sends: paths have no limit of their own.
 const PATH_BYTES_MAX: usize = 1024;
@@ -24,17 +25,31 @@ pub(crate) struct Part {
     /// Exit code of a caught signal; 0 if none.
     pub(super) interrupted: u8,
     parked: bool,
+    /// A rank was stopped before its end.
+    stopped: bool,
     /// Why a rank could not write the log of the job.
     failed: Option<String>,
 }
 
-atta_entry::record!(Part { totals, report, by_rank, signature, elapsed, threads, interrupted, parked, failed });
+atta_entry::record!(Part {
+    totals,
+    report,
+    by_rank,
+    signature,
+    elapsed,
+    threads,
+    interrupted,
+    parked,
+    stopped,
+    failed
+});
 
 impl Part {
     pub(super) fn new(outcome: Outcome, interrupted: Option<u8>) -> Self {
-        let Outcome { totals, report, rank, signature, threads, elapsed, parked, .. } = outcome;
+        let Outcome { totals, report, rank, signature, threads, elapsed, parked, stopped, .. } = outcome;
         let (by_rank, threads, interrupted) = (vec![rank], threads.len(), interrupted.unwrap_or(0));
-        Self { totals, report, by_rank, signature, elapsed, threads, interrupted, parked, failed: None }
+        let failed = None;
+        Self { totals, report, by_rank, signature, elapsed, threads, interrupted, parked, stopped, failed }
     }
 
     /// With the reason why this rank could not write the log of the job.
@@ -42,9 +57,12 @@ impl Part {
         Self { failed, ..self }
     }
 
-    /// Why a rank could not write the log of the job.
-    pub(super) fn take_failure(&mut self) -> Option<String> {
-        self.failed.take()
+    /// Why a copy with a log of its job was stopped before its end, beside signals and a full TARGET.
+    pub(super) fn take_failure(&mut self) -> Option<Fatal> {
+        let is_explained = self.interrupted > 0 || self.parked;
+        let stopped = || "a rank has ended the copy before its end".to_owned();
+        let what = self.failed.take().or_else(|| (self.stopped && !is_explained).then(stopped));
+        what.map(|what| Fatal::Failed { what, hint: None })
     }
 
     /// The same, with paths short enough to be sent.
@@ -69,6 +87,7 @@ impl Part {
         self.threads = self.threads.saturating_add(more.threads);
         self.interrupted = self.interrupted.max(more.interrupted);
         self.parked |= more.parked;
+        self.stopped |= more.stopped;
         self.failed = self.failed.take().or(more.failed);
     }
 
@@ -113,6 +132,7 @@ mod tests {
             threads: usize::MAX,
             interrupted: 143,
             parked: true,
+            stopped: true,
             failed: Some("x".repeat(1 << 20)),
         };
         let bytes = part.shortened().encoded().len();

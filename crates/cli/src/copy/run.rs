@@ -97,7 +97,7 @@ impl Rank<'_> {
             None => Rows::Outbox(session.outbox()),
         };
         let seat = decided.seat(session.seat());
-        let setting = Setting::new(arguments, seat, keep);
+        let setting = Setting::new(arguments, seat, keep).with_target_of(&decided);
         let options = setting.options(&decided, &stop);
         let reports = Reports { failures: &failures, plans: None, rows, is_quiet: arguments.report.quiet };
         let prepared = Copy::prepare(&setting.sources, &setting.target, &options, &reports, seat);
@@ -120,18 +120,14 @@ impl Rank<'_> {
         };
         let from = FromOthers::new(&failures, manifest.as_ref());
         let mut received = Received { from, reporter };
-        let (ran, earlier, fatal) = match decided.job {
-            Some(of_job) => {
-                self.run_logged(copy, (job.as_ref(), of_job), &mut received, session)?
-            }
-            None => (self.run(copy, (&mut received, None), session)?, None, None),
-        };
+        let ran = self.run_all(copy, (job.as_ref(), decided.job), &mut received, session)?;
+        let RanAll { ran, earlier, fatal } = ran;
         let Some((mut part, leftovers)) = ran else {
             return Ok(fatal.map_or(exit::DONE, Fatal::report));
         };
-        let of_rank = part.take_failure().map(|what| Fatal::Failed { what, hint: None });
-        let fatal = fatal.or(of_rank).or_else(|| received.from.damaged());
+        let fatal = fatal.or_else(|| received.from.damaged());
         let fatal = fatal.or_else(|| list_error.and_then(|error| take(&error)));
+        let fatal = fatal.or_else(|| part.take_failure().filter(|_| decided.job.is_some()));
         let interrupted = (part.interrupted > 0).then_some(part.interrupted);
         let extra = extra.map(|extra| extra.load(Ordering::Relaxed));
         let mut whole = Whole { target_is_name, leftovers, extra, earlier, ..part.whole() };
@@ -152,51 +148,75 @@ impl Rank<'_> {
         Ok(conclude(arguments, &failures, ended))
     }
 
-    /// Copies what earlier runs of a job have not copied. Returns `None` if the copy has not begun. Also returns what earlier runs have done, and what of
-    /// the log failed.
-    fn run_logged(
+    /// Copies, with a log of the job if there is one: then only what earlier runs have not copied.
+    fn run_all(
         &self,
         copy: Copy<'_>,
-        (job, of_job): (Option<&Job>, RunOfJob),
+        (job, of_job): (Option<&Job>, Option<RunOfJob>),
         received: &mut Received<'_>,
         session: &mut Session<'_>,
-    ) -> Result<(Option<Ran>, Option<Earlier>, Option<Fatal>), RankError> {
-        let stop = self.signals.stop();
-        if let Some(job) = job {
-            let copy = copy.leaving_out(logged::place(job));
-            let memory = self.arguments.effort.memory / 2;
-            return match logged::first(job, &copy, memory) {
-                Ok((log, earlier)) => {
-                    let act = |copy: Copy<'_>, session: &mut Session<'_>| {
-                        self.run(copy, (received, None), session)
-                    };
-                    let (ran, fatal) = logged::copy_first(log, copy, (&stop, session), act)?;
-                    Ok((ran.flatten(), Some(earlier), fatal))
-                }
-                Err(fatal) => {
-                    session.broadcast(Some(false))?;
-                    Ok((None, None, Some(fatal)))
-                }
-            };
+    ) -> Result<RanAll, RankError> {
+        match (job, of_job) {
+            (_, None) => Ok(RanAll { ran: self.run(copy, (received, None), session)?, ..RanAll::default() }),
+            (Some(job), _) => self.run_first(copy, job, received, session),
+            (None, Some(of_job)) => {
+                Ok(RanAll { ran: self.run_other(copy, of_job, received, session)?, ..RanAll::default() })
+            }
         }
+    }
+
+    /// The first rank of a copy with a log.
+    fn run_first(
+        &self,
+        copy: Copy<'_>,
+        job: &Job,
+        received: &mut Received<'_>,
+        session: &mut Session<'_>,
+    ) -> Result<RanAll, RankError> {
+        let copy = copy.leaving_out(logged::place(job));
+        match logged::first(job, &copy, self.arguments.effort.memory / 2) {
+            Ok((log, earlier)) => {
+                let act =
+                    |copy: Copy<'_>, session: &mut Session<'_>| self.run(copy, (received, None), session);
+                let (ran, fatal) = logged::copy_first(log, copy, (&self.signals.stop(), session), act)?;
+                Ok(RanAll { ran: ran.flatten(), earlier: Some(earlier), fatal })
+            }
+            Err(fatal) => {
+                session.broadcast(Some(false))?;
+                Ok(RanAll { fatal: Some(fatal), ..RanAll::default() })
+            }
+        }
+    }
+
+    /// Any other rank of a copy with a log.
+    fn run_other(
+        &self,
+        copy: Copy<'_>,
+        of_job: RunOfJob,
+        received: &mut Received<'_>,
+        session: &mut Session<'_>,
+    ) -> Result<Option<Ran>, RankError> {
         if !session.broadcast::<bool>(None)? {
-            return Ok((None, None, None));
+            return Ok(None);
         }
+        let stop = self.signals.stop();
         let path = self.arguments.job.as_deref().unwrap_or_else(|| Path::new(""));
-        let ran = match logged::other(path, of_job, session.seat().rank) {
+        match logged::other(path, of_job, session.seat().rank) {
             Ok((log, place)) => {
-                let copy = copy.leaving_out(place);
-                logged::copy_other(log, copy, &stop, |copy, failed| {
-                    self.run(copy, (received, failed), session)
-                })?
+                let act = |copy: Copy<'_>| self.run(copy, (received, None), session);
+                let (ran, written) = logged::copy_other(log, copy.leaving_out(place), &stop, act);
+                if let Err(fatal) = written {
+                    // The first rank does not know of it.
+                    fatal.report();
+                }
+                ran
             }
             Err(fatal) => {
                 // The others wait for this rank.
                 stop.set();
-                self.run(copy, (received, Some(fatal.what())), session)?
+                self.run(copy, (received, Some(fatal.what())), session)
             }
-        };
-        Ok((ran, None, None))
+        }
     }
 
     /// Copies with the other ranks. The first rank gets the totals of all ranks. `failed`: why this rank cannot write the log of its job.
@@ -233,6 +253,17 @@ impl Rank<'_> {
 
 /// What all ranks have done, and what is left under temporary names.
 type Ran = (Part, Option<Leftovers>);
+
+/// What a copy has come to. Without a log of a job, `ran` alone.
+#[derive(Default)]
+struct RanAll {
+    /// None: the copy has not begun, or this is not the first rank.
+    ran: Option<Ran>,
+    /// What earlier runs of the job have done.
+    earlier: Option<Earlier>,
+    /// Why the log cannot be read or written.
+    fatal: Option<Fatal>,
+}
 
 /// State of the first rank for data from other ranks, and its progress reports.
 struct Received<'a> {

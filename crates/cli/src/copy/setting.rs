@@ -42,6 +42,16 @@ impl<'a> Setting<'a> {
         Self { arguments, rate, bandwidth, keep, sources, target, cores: seat.cores }
     }
 
+    /// With the name that TARGET is to the job: after its first run, a slash at the end would make it a directory that copies are put into.
+    pub(super) fn with_target_of(mut self, begun: &Begun) -> Self {
+        if begun.target_is_name && begun.job.is_some_and(|job| job.run() > 1) {
+            while self.target.len() > 1 && self.target.ends_with(b"/") {
+                self.target.pop();
+            }
+        }
+        self
+    }
+
     /// The options. `begun`: what the first rank has decided.
     pub(super) fn options(&self, begun: &Begun, stop: &Stop) -> Options<'_> {
         let arguments = self.arguments;

@@ -24,6 +24,7 @@ mod output;
 mod paths;
 mod repair;
 mod resume;
+mod resume_copy;
 mod rows;
 mod selection;
 mod simulate;

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::support::{Ran, at, atta, make_directory, make_file, number, run, scratch, walk};
 
 /// A tree with directories of all sizes, and files with several names.
-fn tree() -> (Scratch, PathBuf) {
+pub(crate) fn tree() -> (Scratch, PathBuf) {
     let scratch = scratch("resume");
     let tree = make_directory(scratch.join("tree"));
     trees::random(&make_directory(tree.join("random")), 9, 2500).unwrap();
@@ -39,15 +39,15 @@ fn walk_job(job: &Path, tree: &Path, more: &[&str]) -> Command {
 }
 
 /// The bytes of the logs of a job.
-fn logged(job: &Path) -> u64 {
+pub(crate) fn logged(job: &Path) -> u64 {
     let Ok(files) = std::fs::read_dir(job) else { return 0 };
     let files = files.map(|file| file.unwrap());
     let logs = files.filter(|file| file.file_name().to_string_lossy().contains('.'));
     logs.map(|log| log.metadata().unwrap().len()).sum()
 }
 
-/// Kills a walk when its log has grown.
-fn kill(mut child: Child, job: &Path, signal: Signal) -> Option<i32> {
+/// Kills a run when its log has grown.
+pub(crate) fn kill(mut child: Child, job: &Path, signal: Signal) -> Option<i32> {
     let before = logged(job);
     while logged(job) == before && child.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(20));

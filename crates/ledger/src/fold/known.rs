@@ -234,13 +234,14 @@ impl<'f> Finding<'f> {
                 self.touch(&here);
                 self.slice(id, *slice, false);
             }
-            Fact::Done { slice: Some(slice), .. } => {
+            Fact::Done { slice, .. } => {
                 self.touch(&here);
-                self.slice(id, *slice, true);
-            }
-            Fact::Done { slice: None, .. } => {
-                self.touch(&here);
-                self.set(id, READ);
+                // What was done after it was closed has changed it.
+                self.clear(id, CLOSED);
+                match slice {
+                    Some(slice) => self.slice(id, *slice, true),
+                    None => self.set(id, READ),
+                }
             }
             // A directory that is closed again may have been forgotten.
             Fact::Closed => self.set(id, CLOSED),
@@ -275,6 +276,12 @@ impl<'f> Finding<'f> {
     fn set(&self, id: Id, flag: u8) {
         if let Some(directory) = self.directories.get(&id) {
             directory.flags.update(|flags| flags | flag);
+        }
+    }
+
+    fn clear(&self, id: Id, flag: u8) {
+        if let Some(directory) = self.directories.get(&id) {
+            directory.flags.update(|flags| flags & !flag);
         }
     }
 

@@ -90,7 +90,7 @@ impl<'r> Reading<'r> {
         if is_read && is_complete && here.above().is_none_or(|above| self.is_open(above)) {
             (self.each)(Left::Complete(id));
         }
-        if let Some(seen) = seen.filter(|_| is_read) {
+        if let Some(seen) = seen {
             (self.each)(Left::Seen(here.at, seen));
         }
     }

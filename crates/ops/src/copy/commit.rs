@@ -6,7 +6,6 @@ pub(crate) mod batch;
 pub(crate) mod checks;
 pub(crate) mod close;
 pub(crate) mod durable;
-pub(crate) mod noting;
 pub(crate) mod pending;
 pub(crate) mod publish;
 pub(crate) mod reread;
@@ -20,6 +19,7 @@ use std::time::Duration;
 use atta_entry::Timestamp;
 
 use crate::copy::results::times::Syncs;
+use crate::copy::resume::noting::Noting;
 use crate::copy::target::Maker;
 use crate::copy::target::mirror::{Location, Part};
 use crate::copy::target::place::{Made, Place};
@@ -29,7 +29,6 @@ use crate::file::source::clock_of_files;
 use crate::tree::progress::Live;
 use batch::{Batch, Ready};
 use checks::{Check, Checks};
-use noting::Noting;
 use pending::{Pending, PendingFile};
 use stores::Stores;
 use syncing::Syncing;
@@ -92,7 +91,7 @@ impl Commit<'_> {
 
 impl<'w> Committer<'w> {
     /// The file systems that entries are written to.
-    fn stores(&self) -> &'w Stores {
+    pub(crate) fn stores(&self) -> &'w Stores {
         &self.maker.target.stores
     }
 

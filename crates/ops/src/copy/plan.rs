@@ -2,7 +2,6 @@
 //! target.
 
 pub(crate) mod beside;
-pub(crate) mod finished;
 pub(crate) mod listed;
 pub(crate) mod rehearsal;
 pub(crate) mod repair;

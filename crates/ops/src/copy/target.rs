@@ -10,7 +10,6 @@ pub(crate) mod grants;
 pub(crate) mod mirror;
 pub(crate) mod noted;
 pub(crate) mod place;
-pub(crate) mod redone;
 pub(crate) mod special;
 pub(crate) mod stripe;
 
@@ -25,7 +24,7 @@ use crate::copy::Seat;
 use crate::copy::commit::stores::Stores;
 use crate::copy::failures::{Failed, Failures};
 use crate::copy::links::private::PrivateDirectory;
-use crate::copy::options::Options;
+use crate::copy::options::{Fsync, Options};
 use crate::copy::plan::roots::Roots;
 use crate::copy::results::Results;
 use crate::copy::thread::Scratch;
@@ -144,6 +143,11 @@ impl Maker<'_> {
 }
 
 impl Target<'_> {
+    /// Whether what is written outlives the machine, and is synced.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.options.fsync != Fsync::None && !self.stores.are_volatile()
+    }
+
     /// Whether earlier runs of the job may have copied something.
     pub(crate) fn is_resumed(&self) -> bool {
         self.run_of_job.is_some_and(|run| run > 1)

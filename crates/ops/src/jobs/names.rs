@@ -95,8 +95,8 @@ impl Namer {
 
     /// For a file that `who` makes; each time another one. SERIAL is a number: of the run, of the rank, and of the file.
     pub(crate) fn of_file(&self, who: u64) -> CString {
-        let next = self.next.fetch_add(1, Ordering::Relaxed) & (1 << FILE_BITS) - 1;
-        let rank = who >> 32 & (1 << RANK_BITS) - 1;
+        let next = self.next.fetch_add(1, Ordering::Relaxed) & ((1 << FILE_BITS) - 1);
+        let rank = (who >> 32) & ((1 << RANK_BITS) - 1);
         let number = u64::from(self.run) << (RANK_BITS + FILE_BITS) | rank << FILE_BITS | next;
         self.named(std::array::from_fn(|at| digit(number >> (5 * (SERIAL - 1 - at)))))
     }
@@ -112,9 +112,10 @@ impl Namer {
     pub(crate) fn gave_earlier(&self, name: &[u8]) -> bool {
         let is_of_this_run = || {
             let serial = &name[self.own.len() + 1..][..RUN_DIGITS];
-            serial.iter().enumerate().all(|(at, of_run)| {
-                *of_run == digit(u64::from(self.run) >> (5 * (RUN_DIGITS - 1 - at)))
-            })
+            serial
+                .iter()
+                .enumerate()
+                .all(|(at, of_run)| *of_run == digit(u64::from(self.run) >> (5 * (RUN_DIGITS - 1 - at))))
         };
         self.run > 1 && self.gave(name) && !is_of_this_run()
     }

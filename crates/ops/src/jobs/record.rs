@@ -245,7 +245,7 @@ fn host() -> String {
 }
 
 /// Identifies this start of the kernel; empty: it is not known.
-fn boot() -> String {
+pub(crate) fn boot() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let boot = boot.trim();
     if is_word(boot) { boot.to_owned() } else { String::new() }

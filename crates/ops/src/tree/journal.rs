@@ -358,6 +358,8 @@ impl<R: SliceResults> Journal<R> {
 impl<R: SliceResults> Facts for Journal<R> {
     /// The first frame has the cuts as well.
     fn take(&self) -> Vec<Vec<u8>> {
+        // Before the other notes: what is confirmed rests on what was noted before.
+        let confirmed = std::mem::take(&mut *lock(&self.confirmed));
         // A thread that joins meanwhile waits: what others note may rest on its notes.
         let threads = lock(&self.threads);
         let mut notes: Vec<_> = threads.iter().map(|notes| lock(notes)).collect();
@@ -369,7 +371,7 @@ impl<R: SliceResults> Facts for Journal<R> {
         }
         drop(notes);
         drop(threads);
-        for held in std::mem::take(&mut *lock(&self.confirmed)) {
+        for held in confirmed {
             sections.extend(held.sections);
             results.add(&held.results);
         }
@@ -472,7 +474,7 @@ impl<'j, S: State> Noter<'j, S> {
         if has_failed || self.stop.is_set() || results.is_some_and(S::has_failed) {
             return directory.life().note_failure();
         }
-        let seen = directory.state().filter(|_| slice.is_none()).and_then(S::seen);
+        let seen = directory.state().and_then(S::seen);
         self.note(directory, When::WhenSynced, |notes, at| {
             notes.records.add_fact(at, &Fact::Done { slice, seen });
             if let Some(results) = results {
@@ -481,14 +483,12 @@ impl<'j, S: State> Noter<'j, S> {
         });
     }
 
-    /// Notes that a directory which an earlier run has found is gone. No later run looks for it.
-    pub(crate) fn gone(&mut self, directory: &Arc<Directory<S>>, results: Option<&S::Results>) {
+    /// Notes that a directory which an earlier run has found is gone, with slices of it. No later run looks for it.
+    pub(crate) fn gone(&mut self, directory: &Arc<Directory<S>>, slices: &[SliceNumber]) {
         self.note(directory, When::Now, |notes, at| {
-            notes.records.add_fact(at, &Fact::Done { slice: None, seen: None });
+            let slices = slices.iter().copied().map(Some).chain([None]);
+            slices.for_each(|slice| notes.records.add_fact(at, &Fact::Done { slice, seen: None }));
             notes.records.add_fact(at, &Fact::Closed);
-            if let Some(results) = results {
-                notes.results.add(results);
-            }
         });
     }
 

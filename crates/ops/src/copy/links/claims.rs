@@ -1,6 +1,7 @@
 //! The record of a copy that other names become links of, and its claim: see `links.rs` for the files. It makes no entry of the target.
 
 use std::ffi::{CStr, CString};
+use std::sync::OnceLock;
 
 use atta_entry::{Errno, Metadata};
 use rustix::fd::OwnedFd;
@@ -11,6 +12,7 @@ use crate::digest::Hash;
 use crate::file::error::{FileError, Step};
 use crate::file::retries::ask_close;
 use crate::file::source::identity_of;
+use crate::jobs::record::boot;
 use atta_sys::{self as sys, retry};
 
 /// Suffix of a claim's name.
@@ -26,6 +28,8 @@ pub(crate) struct Known {
     /// Facts about the source. Its inode number is not enough: other hosts may give it to another file, and it may be reused later.
     pub(crate) source: [u64; SOURCE_FACTS],
     pub(crate) maker: MakerOf,
+    /// Until when the copy can be trusted: a number of the host's start; 0: it is on storage.
+    pub(crate) start: u64,
     pub(crate) digest: Option<Hash>,
 }
 
@@ -62,13 +66,18 @@ pub(crate) fn facts_of(metadata: &Metadata) -> [u64; SOURCE_FACTS] {
 }
 
 impl Known {
-    const NUMBERS: usize = 4 + SOURCE_FACTS;
+    const NUMBERS: usize = 5 + SOURCE_FACTS;
     const MOST: usize = 8 * Self::NUMBERS + 32;
 
     /// For a source with this metadata that is copied now.
     pub(crate) fn new(metadata: &Metadata, since: u64, digest: Option<Hash>) -> Self {
         let (names, source) = (metadata.nlink.into(), facts_of(metadata));
-        Self { since, names, source, maker: MakerOf::default(), digest }
+        Self { since, names, source, maker: MakerOf::default(), start: this_start(), digest }
+    }
+
+    /// Whether the copy is whole, also after a power cut.
+    pub(crate) fn can_be_trusted(&self) -> bool {
+        self.start == 0 || self.start == this_start()
     }
 
     /// Made by this run under this name.
@@ -78,7 +87,7 @@ impl Known {
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let MakerOf { run, name } = self.maker;
-        let numbers = [self.since, self.names, run, name].into_iter().chain(self.source);
+        let numbers = [self.since, self.names, run, name, self.start].into_iter().chain(self.source);
         let mut bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
         bytes.extend(self.digest.iter().flat_map(Hash::as_bytes));
         bytes
@@ -90,10 +99,27 @@ impl Known {
         let mut numbers = numbers.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes));
         let (since, names) = (numbers.next()?, numbers.next()?);
         let maker = MakerOf { run: numbers.next()?, name: numbers.next()? };
+        let start = numbers.next()?;
         let mut source = [0; SOURCE_FACTS];
         source.iter_mut().zip(numbers).for_each(|(fact, number)| *fact = number);
-        Some(Self { since, names, source, maker, digest: digest.try_into().ok().map(Hash::from_bytes) })
+        Some(Self {
+            since,
+            names,
+            source,
+            maker,
+            start,
+            digest: digest.try_into().ok().map(Hash::from_bytes),
+        })
     }
+}
+
+/// A number of this start of the kernel, never 0.
+fn this_start() -> u64 {
+    static START: OnceLock<u64> = OnceLock::new();
+    *START.get_or_init(|| {
+        let hash = blake3::hash(boot().as_bytes());
+        hash.as_bytes().first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes) | 1)
+    })
 }
 
 /// What the claim of a copy says.

@@ -38,15 +38,16 @@ pub(crate) fn forget_links(private: &PrivateDirectory, threads: usize) -> Result
     private.remove_links().map(|()| elsewhere)
 }
 
-/// Removes what an earlier run of the job has not completed: claims whose copies nobody makes. After a power cut, copies may be incomplete
-/// although their claims are not: `keeps_copies` says whether they can be trusted.
-pub(crate) fn forget_incomplete(private: &PrivateDirectory, keeps_copies: bool) -> Result<(), Errno> {
+/// Removes what an earlier run of the job has not completed: claims whose copies nobody makes, and copies that may be incomplete after a power cut.
+/// On another host than before, those may be whole as well, but that is not known.
+pub(crate) fn forget_incomplete(private: &PrivateDirectory) -> Result<(), Errno> {
     let Some(known) = private.links_of_another() else { return Ok(()) };
     let names = sys::names_of(&known, usize::MAX)?;
     let keys: BTreeSet<_> = names.iter().map(|name| key_of(name)).collect();
     for key in keys {
-        let is_complete = keeps_copies && matches!(read_claim(&known, &key), Ok(Claim::Complete(_)));
-        if !is_complete || sys::stat_at(&known, &key, false).is_err() {
+        let is_whole =
+            matches!(read_claim(&known, &key), Ok(Claim::Complete(found)) if found.can_be_trusted());
+        if !is_whole || sys::stat_at(&known, &key, false).is_err() {
             forget_link(&known, &key)?;
         }
     }

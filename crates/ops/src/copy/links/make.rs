@@ -119,9 +119,8 @@ impl Linker<'_> {
             return Ok(None);
         }
         let made = self.maker.file(item)?;
-        if let Some((file, _)) =
-            made.file.as_ref().filter(|_| target.seat.ranks > 1 && target.stores.waits_in(to.mirror))
-        {
+        let is_synced = target.seat.ranks > 1 && target.stores.waits_in(to.mirror);
+        if let Some((file, _)) = made.file.as_ref().filter(|_| is_synced) {
             // Another rank may rename a link of this file to its final name, and that rank's sync would not cover these bytes.
             if let Err(errno) = target.stores.sync_file(file) {
                 remove(to, &made);
@@ -138,7 +137,9 @@ impl Linker<'_> {
         if linked.is_err() {
             self.maker.results.totals.not_kept.hard_links += 1;
         }
-        if keep_known(claim, &Known { since: made.since, digest: made.digest, ..now }).is_err() {
+        let is_on_storage = is_synced || target.stores.syncs_each_in(to.mirror);
+        let start = if is_on_storage { 0 } else { now.start };
+        if keep_known(claim, &Known { since: made.since, digest: made.digest, start, ..now }).is_err() {
             self.forget_kept(known, key);
         }
         Ok(Some(made))

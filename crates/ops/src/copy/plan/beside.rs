@@ -31,18 +31,11 @@ pub(crate) struct Place<'a> {
     pub(crate) watch: &'a dyn Watch,
 }
 
-/// The private directory of a copy, and what an earlier run of its job has left there.
-pub(crate) struct Private {
-    pub(crate) job: Job,
-    /// The record of an earlier run: the host of its first rank has not been started again since.
-    pub(crate) is_of_this_boot: bool,
-}
-
 /// Makes the private directory of a copy, on its first rank. `None`: it cannot be made.
 ///
 /// # Errors
 /// Another run makes the same new name, or is present and excluded by the options.
-pub(crate) fn begin(place: &Place<'_>, sources: &[Vec<u8>]) -> Result<Option<Private>, Refused> {
+pub(crate) fn begin(place: &Place<'_>, sources: &[Vec<u8>]) -> Result<Option<Job>, Refused> {
     let Place { target, roots, shared, stores, options, watch } = *place;
     let (top, namer) = (&target.top, &shared.namer);
     let identity = sys::stat_of(top).map_or((0, 0), |top| (top.device, top.inode));
@@ -78,11 +71,10 @@ pub(crate) fn begin(place: &Place<'_>, sources: &[Vec<u8>]) -> Result<Option<Pri
         None => {}
     }
     report_crowd(others.iter().find(|other| runs(other) && meets(&record, &other.record)), is_locked, watch);
-    let is_of_job = |other: &&Other| other.record.job == namer.job();
-    let earlier = others.iter().find(is_of_job);
-    let is_of_this_boot = earlier.is_some_and(|other| other.record.is_of_this_boot());
-    others.iter().filter(|other| !is_of_job(other)).for_each(|other| place.settle(other, identity));
-    Ok(Some(Private { job, is_of_this_boot }))
+    // An earlier run of this job is none of them.
+    let others = others.iter().filter(|other| other.record.job != namer.job());
+    others.for_each(|other| place.settle(other, identity));
+    Ok(Some(job))
 }
 
 /// The names that the copy makes in TOP.

@@ -11,10 +11,11 @@ use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
 use rustix::fd::{AsFd, OwnedFd};
 
 use crate::tree::directory::Directory;
+use crate::tree::journal::Journal;
 use crate::tree::listing::facts::Fact;
 use crate::tree::listing::link;
 use crate::tree::listing::names::{Name, Names};
-use crate::tree::operation::{Cx, DirectoryOf, Handler, Here, HereOf};
+use crate::tree::operation::{Cx, DirectoryOf, Handler, Here, HereOf, Stage};
 use crate::tree::profile::Phase;
 use crate::tree::slice::CurrentSlice;
 use crate::tree::task::Task;
@@ -89,6 +90,8 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                     Ok(metadata) => {
                         fact.set(metadata.kind(), Some(metadata));
                     }
+                    // An earlier run has listed it, and it is no more there.
+                    Err(errno) if errno.is_of_vanished() && self.is_of_earlier_run(here) => fact.kind = None,
                     Err(errno) => {
                         fact.kind = None;
                         self.fail_name(here.directory, name.bytes(), failed(Operation::Stat)(errno));
@@ -106,6 +109,13 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             job.stat_ns.store((before * 7 + each) / 8, Ordering::Relaxed);
         }
         is_stale
+    }
+
+    /// Whether the names of a slice come from the log of an earlier run, for an operation that follows directories.
+    fn is_of_earlier_run(&self, here: HereOf<'_, V>) -> bool {
+        let number = here.slice.and_then(CurrentSlice::number);
+        let run = self.job.journal.map_or(0, Journal::run);
+        V::STAGE >= Stage::Closed && number.is_some_and(|number| number.run < run)
     }
 
     /// Reads and follows a link, as the options ask.

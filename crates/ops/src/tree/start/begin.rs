@@ -181,11 +181,12 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
     /// Does again what an earlier run of the job has not done of a directory.
     pub(crate) fn redo(&mut self, redo: Redo) {
         let Some(journal) = self.job.journal else { return };
-        let Redo { root, path, is_read, is_known, slices } = redo;
-        let id = journal.id(root, &path);
-        if !is_known && (V::STAGE >= Stage::Closed || !is_read) {
-            self.redo_directory((root, &path), id, is_read);
+        let id = journal.id(redo.root, &redo.path);
+        let needs_directory = V::STAGE >= Stage::Closed || !redo.is_read;
+        if !redo.is_known && needs_directory && !self.redo_directory(&redo, id) {
+            return;
         }
+        let Redo { root, path, slices, .. } = redo;
         // Other threads may take some.
         let is_alone = slices.len() == 1;
         for slice in slices {
@@ -201,48 +202,55 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
     }
 
     /// Opens a directory of which something is done again. Reads it, without names that are in slices of their own, if it was not read to its
-    /// end.
-    fn redo_directory(&mut self, (root, path): (u32, &[u8]), id: Id, is_read: bool) {
+    /// end. Returns whether its slices can be done again.
+    fn redo_directory(&mut self, redo: &Redo, id: Id) -> bool {
+        let Redo { root, path, is_read, .. } = redo;
         if path.is_empty() {
-            // It was looked at, and is not read again.
-            let opened = self.job.open_root_anew(root, self.job.options.follow);
-            match opened {
-                Ok(directory) => self.show_again(&directory, id, is_read),
-                Err(errno) => {
-                    let path = self.job.roots.get(root).path.clone();
-                    self.fail(&path, &path, failed(Operation::OpenDirectory)(errno));
-                }
-            }
-            return;
+            return self.redo_root(*root, id);
         }
-        let Some((parent, name)) = self.listed(root, path) else { return };
+        let Some((parent, name)) = self.listed(*root, path) else { return false };
         // It holds a unit of the directory above, as one that was found there.
         parent.life().add_child();
         release_maker(&parent);
         self.job.throttle(1);
-        match self.job.open(self.worker, &parent, &name, None) {
-            Ok(Some(directory)) => {
-                directory.set_again(id);
-                self.show_again(&directory, id, is_read);
-                // If only its closing is left, that is the operation's part.
-                if !is_read {
-                    self.read(&directory);
-                }
-                return;
+        let opened = self.job.open(self.worker, &parent, &name, None);
+        if let Ok(Some(directory)) = &opened {
+            directory.set_again(id);
+            self.show_again(directory, id, *is_read);
+            // If only its closing is left, that is the operation's part.
+            if !is_read {
+                self.read(directory);
             }
-            Ok(None) => {}
-            Err(errno) => {
-                self.fail_name(&parent, name.as_bytes(), failed(Operation::OpenDirectory)(errno));
-                if errno.is_of_vanished() && !is_read {
-                    let directory = Arc::new(Directory::below(&parent, &name, None));
-                    let results = self.job.visit.results(&mut self.worker.visit);
-                    self.worker.noter.gone(&directory, results.as_deref());
-                    self.job.closer(self.worker).end_rest();
-                }
-            }
+            return true;
         }
-        if V::STAGE >= Stage::Closed {
+        let is_gone = opened.as_ref().is_err_and(|errno| errno.is_of_vanished());
+        if V::STAGE < Stage::Closed || !is_gone {
+            let errno = opened.err().unwrap_or(Errno::XDEV);
+            self.fail_name(&parent, name.as_bytes(), failed(Operation::OpenDirectory)(errno));
+        }
+        if V::STAGE >= Stage::Closed && !is_read {
             self.job.end_unopened(self.worker, (&parent, &name), self.queue);
+        }
+        if is_gone {
+            let directory = Arc::new(Directory::below(&parent, &name, None));
+            let slices: Vec<_> = redo.slices.iter().map(|(number, _)| *number).collect();
+            self.worker.noter.gone(&directory, &slices);
+        }
+        false
+    }
+
+    /// Opens a root of which slices or its closing are left. It was looked at, and is not read again.
+    fn redo_root(&mut self, root: u32, id: Id) -> bool {
+        match self.job.open_root_anew(root, self.job.options.follow) {
+            Ok(directory) => {
+                self.show_again(&directory, id, true);
+                true
+            }
+            Err(errno) => {
+                let path = self.job.roots.get(root).path.clone();
+                self.fail(&path, &path, failed(Operation::OpenDirectory)(errno));
+                false
+            }
         }
     }
 

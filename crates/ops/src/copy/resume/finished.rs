@@ -168,7 +168,7 @@ fn look_at_all(sides: &Sides, batches: &Mutex<Receiver<Batch>>, found: &Mutex<In
                 let changed = (found.ctime.seconds, found.ctime.nanoseconds);
                 (found.inode, changed) == (seen.source_inode, seen.changed)
             };
-            let is_lost = !target.is_some_and(|found| found.inode == seen.target_inode);
+            let is_lost = target.is_none_or(|found| found.inode != seen.target_inode);
             Look { place: (root, path), is_lost, is_changed: !source.is_some_and(is_same) }
         });
         let looks = looks.collect();
@@ -260,7 +260,8 @@ impl Way {
             };
             self.open.push((name.to_vec(), opened));
         }
-        let found = sys::stat_descriptor(self.open.last().map_or(side.0.as_fd(), |(_, opened)| opened.as_fd()));
+        let found =
+            sys::stat_descriptor(self.open.last().map_or(side.0.as_fd(), |(_, opened)| opened.as_fd()));
         // A deep tree must not take all descriptors. The next one begins at the root.
         if self.open.len() > OPEN_MOST {
             self.open.clear();

@@ -10,8 +10,8 @@ use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode};
 
-use crate::copy::target::{Maker, Target};
 use crate::copy::target::mirror::{Here, Mirror};
+use crate::copy::target::{Maker, Target};
 use crate::file::error::{FileError, Step};
 use crate::jobs::names::Namer;
 use crate::tree::directory::Directory;
@@ -31,8 +31,10 @@ impl Maker<'_> {
             }
             opened => opened,
         };
+        let opened = opened.map_err(failed)?;
+        self.admit_again(&opened)?;
         let is_complete = |name: &[u8]| again.is_read || (again.is_given)(name);
-        self.target.remove_incomplete(&mirror, &opened.map_err(failed)?, &is_complete)?;
+        self.target.remove_incomplete(&mirror, &opened, &is_complete)?;
         if again.is_read { self.enter(here) } else { Ok(()) }
     }
 
@@ -44,6 +46,18 @@ impl Maker<'_> {
         let opened = mirror.target.descriptor(&mut self.scratch.held, self.target.features);
         let opened = opened.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
         self.target.remove_incomplete(mirror, &opened, &|_| false)
+    }
+
+    /// Lets this user write to a directory of its own that was closed, although the log does not say so. It gets its mode again at the end.
+    fn admit_again(&self, opened: &Arc<OwnedFd>) -> Result<(), FileError> {
+        let failed = |errno| FileError::new(Step::SetMode, errno);
+        let found = sys::stat_descriptor(opened).map_err(failed)?;
+        let is_own = found.uid == rustix::process::geteuid().as_raw();
+        if is_own && found.mode & 0o700 != 0o700 {
+            let mode = Mode::from_raw_mode(found.mode & 0o7777) | Mode::RWXU;
+            retry(|| rustix::fs::fchmod(opened, mode)).map_err(failed)?;
+        }
+        Ok(())
     }
 
     /// Makes a directory and those above it that are gone: a power cut may have taken them.

@@ -14,7 +14,6 @@ use atta_entry::Errno;
 
 use crate::copy::commit::Committer;
 use crate::copy::commit::syncing::{Opened, make_durable};
-use crate::copy::options::Fsync;
 use crate::copy::results::Results;
 use crate::copy::target::mirror::{Mirror, SourceDirectory};
 use crate::tree::Journal;
@@ -32,14 +31,17 @@ pub(crate) struct Noting<'a> {
     began: Instant,
     /// When the last sync began, in milliseconds since `began`.
     last: AtomicU64,
+    /// Counts notes.
+    notes: AtomicU64,
 }
 
-/// By the address of the directory.
-type Unsynced = HashMap<usize, Arc<Directory>>;
+/// By the address of the directory: it, and when it was noted last.
+type Unsynced = HashMap<usize, (Arc<Directory>, u64)>;
 
 impl<'a> Noting<'a> {
     pub(crate) fn new(journal: &'a Journal<Results>) -> Self {
-        Self { journal, unsynced: Mutex::default(), began: Instant::now(), last: AtomicU64::new(0) }
+        let (last, notes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { journal, unsynced: Mutex::default(), began: Instant::now(), last, notes }
     }
 
     /// Whether something waits for a sync.
@@ -63,10 +65,11 @@ impl<'a> Noting<'a> {
     /// Called before the end of a slice of a directory, or its closing, is noted.
     pub(crate) fn note(&self, directory: &Arc<SourceDirectory>) {
         if let Some(mirror) = Mirror::of(directory).filter(|mirror| mirror.is_synced_by_itself()) {
-            let target = &mirror.target;
+            let (target, now) = (&mirror.target, self.notes.fetch_add(1, Ordering::Relaxed));
             // It may have got its name in the one above.
             for directory in std::iter::once(target).chain(target.parent()) {
-                self.unsynced().insert(Arc::as_ptr(directory) as usize, Arc::clone(directory));
+                let address = Arc::as_ptr(directory) as usize;
+                self.unsynced().insert(address, (Arc::clone(directory), now));
             }
         }
     }
@@ -75,11 +78,19 @@ impl<'a> Noting<'a> {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what is done so far, before a sync, and the directories that are synced by themselves.
+    /// Takes what is done so far, before a sync, and returns the directories that are synced by themselves.
     fn begin(&self) -> (Held<Results>, Unsynced) {
         self.last.store(self.now(), Ordering::Relaxed);
         let held = self.journal.begin_sync();
-        (held, std::mem::take(&mut *self.unsynced()))
+        (held, self.unsynced().clone())
+    }
+
+    /// Notes that a sync has succeeded. Until then, another one has to sync the directories, too.
+    fn end(&self, held: Held<Results>, synced: &Unsynced) {
+        self.journal.confirm(held);
+        let is_synced =
+            |address: &usize, noted: u64| synced.get(address).is_some_and(|(_, then)| *then == noted);
+        self.unsynced().retain(|address, (_, noted)| !is_synced(address, *noted));
     }
 }
 
@@ -90,9 +101,8 @@ impl Committer<'_> {
         let Some(noting) = &self.commit.noting else { return self.stores().sync() };
         let (held, unsynced) = noting.begin();
         let synced = self.stores().sync();
-        let are_synced = synced.is_ok() && unsynced.into_values().all(|target| self.sync_one(&target));
-        if are_synced {
-            noting.journal.confirm(held);
+        if synced.is_ok() && unsynced.values().all(|(target, _)| self.sync_one(target)) {
+            noting.end(held, &unsynced);
         }
         synced
     }
@@ -118,10 +128,9 @@ impl Committer<'_> {
         }
     }
 
-    /// Lets what is done wait for a sync, if what is written outlives the machine.
+    /// Lets what is done wait for a sync, if a directory was found on a file system that outlives the machine.
     pub(crate) fn hold_if_needed(&self) {
-        let is_synced = self.maker.target.options.fsync != Fsync::None && !self.stores().are_volatile();
-        if let Some(noting) = self.commit.noting.as_ref().filter(|_| is_synced) {
+        if let Some(noting) = self.commit.noting.as_ref().filter(|_| self.maker.target.is_durable()) {
             noting.journal.hold();
         }
     }

@@ -1,0 +1,295 @@
+//! `atta copy --job` and `atta resume`: copies that are killed go on from their log, and come to what an undisturbed copy comes to.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use atta_testkit::lock::Lock;
+use atta_testkit::skip;
+use atta_testkit::slow::SlowFs;
+use atta_testkit::{scratch::Scratch, trees};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::resume::{kill, logged, tree};
+use crate::support::{Ran, at, atta, make_directory, make_file, names_in, number, run, scratch};
+
+fn copy(arguments: &[&str]) -> Command {
+    let mut command = atta();
+    command.arg("copy").args(arguments);
+    command
+}
+
+fn copy_job(job: &Path, source: &Path, target: &Path, more: &[&str]) -> Command {
+    let mut command = copy(&["--json", "--fsync", "none", "--job"]);
+    command.arg(job).args(more).arg(source).arg(target);
+    command
+}
+
+/// Kills a copy when its log has grown.
+fn killed(command: &mut Command, job: &Path, signal: Signal) -> Option<i32> {
+    kill(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(), job, signal)
+}
+
+/// What a copy has come to.
+fn totals(ran: &Ran) -> Vec<Value> {
+    let json = ran.json();
+    let counts =
+        ["files", "directories", "symlinks", "hard_links", "special_files", "bytes", "skipped", "failed"];
+    counts.iter().chain(&["not_kept", "names_elsewhere"]).map(|count| at(&json, count).clone()).collect()
+}
+
+fn signature(ran: &Ran) -> String {
+    let json = ran.json();
+    at(&json, "signature").as_str().expect("a signature").to_owned()
+}
+
+/// Temporary names in a directory and below it.
+fn temporary(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for name in names_in(directory) {
+        let path = directory.join(&name);
+        if path.symlink_metadata().unwrap().is_dir() {
+            found.extend(temporary(&path));
+        }
+        if name.as_encoded_bytes().starts_with(b".atta.") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn assert_same(source: &Path, target: &Path) {
+    run(atta().args(["verify", "--content"]).arg(source).arg(target)).expect_code(0);
+    assert_eq!(temporary(target.parent().unwrap()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn killed_copy_goes_on_to_the_same_copy() {
+    let (scratch, source) = tree();
+    let (job, target) = (scratch.join("job"), scratch.join("there/target"));
+    make_directory(scratch.join("there"));
+    let plain = run(copy(&["--json"]).arg(&source).arg(scratch.join("plain"))).expect_code(0);
+    for (threads, signal, code) in
+        [("1", Signal::KILL, None), ("3", Signal::TERM, Some(143)), ("2", Signal::KILL, None)]
+    {
+        let more = ["--iops", "5000", "-j", threads];
+        assert_eq!(killed(&mut copy_job(&job, &source, &target, &more), &job, signal), code);
+    }
+    let ran = run(&mut copy_job(&job, &source, &target, &["-j3"])).expect_code(0);
+    assert!(number(&ran.json(), "earlier.entries") > 100, "{}", ran.out());
+    assert_eq!(totals(&ran), totals(&plain));
+    assert_eq!(signature(&ran), signature(&plain));
+    assert_same(&source, &target);
+    // A job that is complete says again what it came to.
+    let again = run(&mut copy_job(&job, &source, &target, &[])).expect_code(0);
+    assert_eq!(totals(&again), totals(&plain));
+    assert!(again.err().contains("is complete"), "{}", again.err());
+    assert_eq!(names_in(&job).len(), 3, "holder, header and summary: {:?}", names_in(&job));
+}
+
+#[test]
+fn killed_copies_into_a_directory_go_on_there() {
+    let (scratch, source) = tree();
+    let (job, target) = (scratch.join("job"), make_directory(scratch.join("target")));
+    make_directory(target.join("tree"));
+    make_file(target.join("tree/mine"), b"of somebody else");
+    let other = make_file(scratch.join("other"), &vec![b'x'; 3 << 20]);
+    let mut command = copy(&["--json", "--fsync", "none", "--iops", "5000", "--job", "job", "tree", "other"]);
+    command.arg("target").current_dir(scratch.path());
+    for _ in 0..3 {
+        assert_eq!(killed(&mut command, &job, Signal::KILL), None);
+    }
+    run(atta().arg("resume").arg(&job)).expect_code(0);
+    assert_eq!(std::fs::read(target.join("other")).unwrap(), std::fs::read(other).unwrap());
+    assert_eq!(std::fs::read(target.join("tree/mine")).unwrap(), b"of somebody else");
+    std::fs::remove_file(target.join("tree/mine")).unwrap();
+    std::fs::File::open(&source).and_then(|from| from.metadata()).unwrap();
+    run(atta().args(["verify", "--content"]).arg(&source).arg(target.join("tree")));
+    assert_eq!(temporary(&target), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn interrupted_copy_says_how_to_go_on() {
+    let (scratch, source) = tree();
+    let job = scratch.join("a job");
+    // With a slash, a directory that is there would be one that the copy is put into.
+    let mut command = copy(&["-q", "--iops", "4000", "--job", "a job", "tree", "target/"]);
+    command.current_dir(scratch.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut said = child.stderr.take().unwrap();
+    assert_eq!(kill(child, &job, Signal::INT), Some(130));
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut said, &mut text).unwrap();
+    assert_eq!(text, "hint: to do what is left: atta resume 'a job'\n");
+    run(atta().args(["resume", "a job"]).current_dir(scratch.path())).expect_code(0);
+    assert_same(&source, &scratch.join("target"));
+}
+
+/// A tree, and a copy of it that was killed when some of its directories were complete.
+fn half_done(label: &str) -> (Scratch, [PathBuf; 3]) {
+    let scratch = scratch(label);
+    let [source, target, job] = ["source", "target", "job"].map(|name| scratch.join(name));
+    make_directory(&source);
+    for number in 0..60 {
+        trees::flat(&make_directory(source.join(format!("d{number}"))), 100).unwrap();
+    }
+    let mut child = copy_job(&job, &source, &target, &["--iops", "1000", "-j1"]);
+    let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    // Frames are written each second: what the second one adds was done in the first.
+    for _ in 0..2 {
+        let before = logged(&job);
+        while logged(&job) == before {
+            assert!(child.try_wait().unwrap().is_none(), "the copy ended before it was killed");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    (scratch, [source, target, job])
+}
+
+/// The directories of a tree, but temporary ones.
+fn directories_in(tree: &Path) -> Vec<PathBuf> {
+    let names = names_in(tree).into_iter().filter(|name| name.as_encoded_bytes().starts_with(b"d"));
+    names.map(|name| tree.join(name)).collect()
+}
+
+#[test]
+fn finished_directory_that_is_gone_is_noticed() {
+    let (_scratch, [source, target, job]) = half_done("resume-lost");
+    directories_in(&target).iter().for_each(|directory| std::fs::remove_dir_all(directory).unwrap());
+    let ran = run(&mut copy_job(&job, &source, &target, &[])).expect_code(4);
+    assert!(ran.err().contains("directories are gone or replaced in TARGET: "), "{}", ran.err());
+    // As the hint says.
+    assert!(ran.err().contains("hint: --restart --update begins the job anew"), "{}", ran.err());
+    run(&mut copy_job(&job, &source, &target, &["--restart", "--update"])).expect_code(0);
+    assert_same(&source, &target);
+}
+
+#[test]
+fn finished_directory_that_has_changed_is_reported() {
+    let (scratch, [source, target, job]) = half_done("resume-changed");
+    directories_in(&source).iter().for_each(|directory| drop(make_file(directory.join("new"), b"new")));
+    let mut command = copy(&["--fsync", "none", "--job"]);
+    let ran = run(command.arg(&job).arg(&source).arg(&target)).expect_code(3);
+    assert!(ran.out().contains("changed since they were copied: "), "{}", ran.out());
+    assert!(ran.out().contains("not looked at again: "), "{}", ran.out());
+    // The advice does what it says.
+    let said = ran.err();
+    let hint = said.lines().find_map(|line| line.strip_prefix("hint: copy what has changed since with: "));
+    let hint = hint.unwrap_or_else(|| panic!("{said}")).strip_prefix("atta ").unwrap();
+    let command = format!("exec \"$ATTA\" {hint}");
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(command).env("ATTA", atta().get_program()).current_dir(scratch.path());
+    run(&mut shell).expect_code(0);
+    assert_same(&source, &target);
+}
+
+#[test]
+fn failed_files_are_tried_again_by_a_resume() {
+    let test = "failed_files_are_tried_again_by_a_resume";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let builder = SlowFs::builder().directories(4, 2).files(30).latency(Duration::ZERO);
+    let builder = builder.fail("open:f0000003:EIO:times=2");
+    let Some(slow) = skip::unless_available(test, builder.mount()) else { return };
+    let scratch = scratch("resume-failed-copy");
+    let (job, target) = (scratch.join("job"), scratch.join("target"));
+    let ran = run(&mut copy_job(&job, slow.path(), &target, &["-j1"])).expect_code(3);
+    assert!(ran.err().contains("hint: to try again what failed: atta resume "), "{}", ran.err());
+    let failed = number(&ran.json(), "failed");
+    assert!(failed > 0, "{}", ran.out());
+    let resumed = run(atta().arg("resume").arg(&job)).expect_code(0);
+    let whole = run(copy(&["--json"]).arg(slow.path()).arg(scratch.join("whole"))).expect_code(0);
+    assert_eq!(totals(&resumed), totals(&whole));
+    assert_eq!(signature(&resumed), signature(&whole));
+    assert_eq!(temporary(scratch.path()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn other_copies_leave_what_a_job_has_copied() {
+    let (scratch, [source, target, job]) = half_done("resume-beside");
+    let beside = make_file(scratch.join("beside"), b"beside");
+    let ran = run(copy(&[]).arg(&beside).arg(scratch.join("another"))).expect_code(0);
+    assert!(ran.err().contains("a copy with --job has not completed"), "{}", ran.err());
+    run(&mut copy_job(&job, &source, &target, &[])).expect_code(0);
+    assert_same(&source, &target);
+    // Given up, it is removed by `atta clean` alone.
+    let (scratch, [_, target, job]) = half_done("resume-given-up");
+    run(atta().args(["clean", "--yes"]).arg(scratch.path())).expect_code(0);
+    assert_eq!(temporary(scratch.path()), Vec::<PathBuf>::new());
+    assert!(!directories_in(&target).is_empty(), "what has its name stays");
+    drop(job);
+}
+
+#[test]
+fn other_requests_are_refused_for_a_job_of_a_copy() {
+    let (scratch, [source, target, job]) = half_done("resume-refused");
+    let other = make_directory(scratch.join("other"));
+    for (from, to, more, said) in [
+        (&source, &target, "--verify", "it does not have --verify"),
+        (&source, &target, "--exclude=*.o", "it does not have --exclude *.o"),
+        (&source, &target, "--digest=none", "not --digest none"),
+        (&other, &target, "-j2", "/source"),
+        (&source, &other, "-j2", "TARGET "),
+    ] {
+        let ran = run(&mut copy_job(&job, from, to, &[more])).expect_code(2);
+        assert!(ran.err().contains(said), "{more}: {}", ran.err());
+    }
+    for more in
+        ["--manifest=list", "--from-list=list", "--repair=list", "-n", "--in-place", "--preserve=times"]
+    {
+        run(&mut copy_job(&job, &source, &target, &[more])).expect_code(2);
+    }
+    let none = scratch.join("none");
+    run(&mut copy_job(&scratch.join("job-of-none"), &none, &target, &[])).expect_code(4);
+    assert!(!scratch.join("job-of-none").exists(), "a copy of nothing has no job");
+    run(&mut copy_job(&job, &source, &target, &[])).expect_code(0);
+}
+
+#[test]
+fn names_of_a_half_done_directory_are_missed() {
+    let scratch = scratch("resume-lost-flat");
+    let [source, target, job] = ["source", "target", "job"].map(|name| scratch.join(name));
+    trees::flat(&make_directory(make_directory(&source).join("flat")), 30_000).unwrap();
+    let mut command = copy_job(&job, &source, &target, &["--iops", "7000", "-j1"]);
+    for _ in 0..2 {
+        assert_eq!(killed(&mut command, &job, Signal::KILL), None);
+    }
+    std::fs::remove_dir_all(&target).unwrap();
+    let ran = run(&mut copy_job(&job, &source, &target, &[])).expect_code(4);
+    assert!(ran.err().contains("directories are gone or replaced in TARGET: 1"), "{}", ran.err());
+}
+
+#[test]
+fn job_of_a_tree_that_has_shrunk_comes_to_its_end() {
+    let (_scratch, [source, target, job]) = half_done("resume-shrunk");
+    directories_in(&source).iter().for_each(|directory| std::fs::remove_dir_all(directory).unwrap());
+    let ran = run(&mut copy_job(&job, &source, &target, &[])).expect_code(3);
+    assert_eq!(number(&ran.json(), "failed"), 0, "{}", ran.out());
+    let again = run(&mut copy_job(&job, &source, &target, &[])).expect_code(3);
+    assert!(again.err().contains("is complete"), "{}", again.err());
+    assert_eq!(temporary(target.parent().unwrap()), Vec::<PathBuf>::new());
+}
+
+/// What is done waits for two syncs: the first run must last long enough.
+#[test]
+#[ignore = "takes half a minute"]
+fn killed_copy_to_a_disk_goes_on() {
+    let (scratch, source) = tree();
+    let (job, target) = (scratch.join("job"), scratch.join("target"));
+    let plain = run(copy(&["--json"]).arg(&source).arg(scratch.join("plain"))).expect_code(0);
+    let command = |more: &[&str]| {
+        let mut command = copy(&["--json", "--job"]);
+        command.arg(&job).args(more).arg(&source).arg(&target);
+        command
+    };
+    let mut child = command(&["--iops", "800"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(20));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let ran = run(&mut command(&[])).expect_code(0);
+    assert!(number(&ran.json(), "earlier.entries") > 500, "{}", ran.out());
+    assert_eq!((totals(&ran), signature(&ran)), (totals(&plain), signature(&plain)));
+    assert_same(&source, &target);
+}
