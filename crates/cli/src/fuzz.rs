@@ -46,7 +46,7 @@ fn copied() -> Vec<u8> {
 
 fn begun() -> Vec<u8> {
     let rows = vec![(1_u32, 2_u32, 300_u32, true)];
-    ((rows.clone(), rows), Some(([7_u8; 16], 300_u32)), true).encoded()
+    ((rows.clone(), rows), Some(([7_u8; 16], 300_u32)), true, Some(9_u64)).encoded()
 }
 
 fn compared() -> Vec<u8> {

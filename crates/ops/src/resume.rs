@@ -110,6 +110,13 @@ impl LoggedJob {
         read_header(&directory)?.map(|header| header.request).ok_or(NotBegun::NotAJob)
     }
 
+    /// The number of the job in a directory, if there is one.
+    #[must_use]
+    pub fn number_of(path: &Path) -> Option<[u8; 16]> {
+        let directory = open_private(path).ok()?;
+        read_header(&directory).ok()?.map(|header| header.number)
+    }
+
     /// Finds the directory of a job with that number, which another rank holds, and the key of its logs.
     ///
     /// # Errors

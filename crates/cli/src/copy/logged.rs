@@ -4,14 +4,14 @@ use std::path::Path;
 
 use atta_entry::escape;
 use atta_ops::copy::{Copy, Found, Results, is_there};
-use atta_ops::resume::place_of;
+use atta_ops::resume::{LoggedJob, place_of};
 use atta_ops::walk::{self, Journal, Told};
 use atta_runtime::{LogFile, RankError, Results as _, Session, Stop};
 
 use super::arguments::CopyArguments;
 use crate::run::fatal::Fatal;
 use crate::run::job::{self, Asked, Job, TargetIs};
-use crate::run::logged::{RunOfJob, prepare, write_first, write_while};
+use crate::run::logged::{RunOfJob, prepare, short, write_first, write_while};
 use crate::run::refused::Refused;
 use crate::size::grouped;
 
@@ -29,12 +29,20 @@ pub(super) struct Earlier {
     pub(super) changed_one: Option<Vec<u8>>,
 }
 
-/// Begins the job of a copy, or goes on with it. Also returns whether TARGET is the name of the copy.
+/// The job of a copy, as the first rank has begun it.
+pub(super) struct OfCopy {
+    pub(super) job: Job,
+    pub(super) target: TargetIs,
+    /// The number of the job that was there, if it is forgotten.
+    pub(super) given_up: Option<u64>,
+}
+
+/// Begins the job of a copy, or goes on with it.
 pub(super) fn begun(
     arguments: &CopyArguments,
     (sources, target): (Vec<Vec<u8>>, &[u8]),
     session: &Session<'_>,
-) -> Result<Option<(Job, TargetIs)>, Refused> {
+) -> Result<Option<OfCopy>, Refused> {
     let Some(directory) = &arguments.job else { return Ok(None) };
     if !sources.iter().all(|source| is_there(source)) {
         // The copy is refused, and there is no job.
@@ -55,11 +63,12 @@ pub(super) fn begun(
     };
     // After the first run there may be a directory where TARGET is the name of the copy.
     let is = job::target_of(directory, target).unwrap_or(now);
+    let given_up = if arguments.restart { LoggedJob::number_of(directory).map(short) } else { None };
     let mut agrees = arguments.agrees();
     agrees.push(job::describe_target(target, is)?);
     let asked = Asked { restarts: arguments.restart, agrees, roots: sources };
     let job = job::begin(directory, asked, arguments.report.kept())?;
-    Ok(Some((job, is)))
+    Ok(Some(OfCopy { job, target: is, given_up }))
 }
 
 /// The log of a rank, and what goes into it.

@@ -87,7 +87,7 @@ impl Rank<'_> {
         let (failures, manifest, reporter, starts, job) = match run {
             Some(Run { failures, events, manifest, starts, job, .. }) => {
                 let reporter = Reporter::new(&arguments.report, false, events);
-                (failures, manifest, Some(reporter), starts, job.map(|(job, _)| job))
+                (failures, manifest, Some(reporter), starts, job.map(|of_copy| of_copy.job))
             }
             None => (Failures::Root(session.outbox()), None, None, None, None),
         };

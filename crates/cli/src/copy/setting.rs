@@ -10,13 +10,13 @@ use atta_ops::walk;
 use atta_runtime::{Rate, Seat, Session, Stop};
 
 use super::arguments::{CopyArguments, DigestKind, ManifestFormat, ManifestSkipped, ReflinkWhen};
-use super::logged;
+use super::logged::{self, OfCopy};
 use super::manifest::Manifest;
 use super::owners::{self, Rows};
 use crate::run::events::Events;
 use crate::run::failures::{Failures, is_same_file};
 use crate::run::file::printable;
-use crate::run::job::{Job, TargetIs};
+use crate::run::job::TargetIs;
 use crate::run::logged::RunOfJob;
 use crate::run::refused::Refused;
 use crate::run::settings::{compile, spill_directory};
@@ -79,6 +79,7 @@ impl<'a> Setting<'a> {
             keep: self.keep.clone(),
             no_target_directory: arguments.no_target_directory || begun.target_is_name,
             run_of_job: begun.job.map(|job| job.run()),
+            given_up: begun.given_up,
             exclusive: arguments.exclusive,
             existing: arguments.existing(),
             in_place: arguments.in_place,
@@ -109,16 +110,19 @@ pub(crate) struct Begun {
     pub(super) job: Option<RunOfJob>,
     /// TARGET is the name of the copy, although it may be a directory by now.
     pub(super) target_is_name: bool,
+    /// The number of a job that is forgotten.
+    pub(super) given_up: Option<u64>,
 }
 
-atta_entry::record!(Begun { rules, job, target_is_name });
+atta_entry::record!(Begun { rules, job, target_is_name, given_up });
 
 impl Begun {
     pub(super) fn of(run: &Run) -> Self {
         let rules = owners::to_rows(&run.keep.owners);
-        let job = run.job.as_ref().map(|(job, _)| RunOfJob::of(job));
-        let target_is_name = run.job.as_ref().is_some_and(|(_, target)| *target == TargetIs::Name);
-        Self { rules, job, target_is_name }
+        let job = run.job.as_ref().map(|of_copy| RunOfJob::of(&of_copy.job));
+        let target_is_name = run.job.as_ref().is_some_and(|of_copy| of_copy.target == TargetIs::Name);
+        let given_up = run.job.as_ref().and_then(|of_copy| of_copy.given_up);
+        Self { rules, job, target_is_name, given_up }
     }
 
     /// The place of a rank: in all runs of a job, names follow from the same number.
@@ -135,7 +139,7 @@ pub(super) struct Run {
     pub(super) keep: Keep,
     /// The starts from a list, if there is one.
     pub(super) starts: Option<Starts>,
-    pub(super) job: Option<(Job, TargetIs)>,
+    pub(super) job: Option<OfCopy>,
 }
 
 impl Run {

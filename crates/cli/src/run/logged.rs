@@ -36,7 +36,7 @@ impl RunOfJob {
 
     /// A number that names the job, the same in all its runs.
     pub(crate) fn job(&self) -> u64 {
-        u64::from_le_bytes(*self.number.first_chunk().unwrap_or(&[0; 8]))
+        short(self.number)
     }
 
     /// The journal of a rank.
@@ -52,6 +52,11 @@ impl RunOfJob {
         let log = new_log(&directory, key, LogName { run: self.run, rank, part: 0 })?;
         Ok((directory, log))
     }
+}
+
+/// The number that names of temporary files follow from.
+pub(crate) fn short(number: [u8; 16]) -> u64 {
+    u64::from_le_bytes(*number.first_chunk().unwrap_or(&[0; 8]))
 }
 
 /// Adds to the journal of the first rank what earlier runs say; `told` gets the rest of it. Makes the log of this run.

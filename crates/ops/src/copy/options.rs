@@ -66,6 +66,8 @@ pub struct Options<'a> {
     pub stripes: Option<Stripes>,
     /// The number of the run, from 1, if the copy has a log of its job. The job's number is that of the seat, in all runs.
     pub run_of_job: Option<u32>,
+    /// The number of another job, which is given up: what it has not completed in TARGET is removed. Only the first rank needs it.
+    pub given_up: Option<u64>,
     /// Whether [`Watch::rows`] gets what the target has, and what it gets of files that are left as they are. Needs digests.
     pub manifest: Option<Kept>,
 }

@@ -164,7 +164,7 @@ impl Place<'_> {
         let is_own = other.record.is_of_this_boot()
             && other.record.top == top
             && other.record.uid == rustix::process::geteuid().as_raw();
-        if other.record.is_logged {
+        if other.record.is_logged && options.given_up != Some(other.record.job) {
             return watch.notice(&Notice::Resumable { holder, directory: target.path.clone() });
         }
         if !is_own || !matches!(other.state, State::Ended { .. }) {
