@@ -263,9 +263,14 @@ fn three_hosts(test: &str) -> Option<Hosts> {
 
 /// A launch of `atta walk` on these hosts, two ranks on each.
 fn ranks_on(mpi: &Mpi, hosts: &Hosts, arguments: &[&str]) -> Option<Command> {
-    let mut command = mpi.launch_on(hosts, 2, Some(&mpi.plugin))?;
-    command.arg(env!("CARGO_BIN_EXE_atta")).arg("walk").args(arguments).stdin(Stdio::null());
-    Some(command)
+    program_on(mpi, hosts, "walk", arguments)
+}
+
+/// A launch of a command on these hosts, two ranks on each.
+fn program_on(mpi: &Mpi, hosts: &Hosts, command: &str, arguments: &[&str]) -> Option<Command> {
+    let mut launch = mpi.launch_on(hosts, 2, Some(&mpi.plugin))?;
+    launch.arg(env!("CARGO_BIN_EXE_atta")).arg(command).args(arguments).stdin(Stdio::null());
+    Some(launch)
 }
 
 /// Whether ranks on more than one host, each with two ranks, did tasks. All tasks begin on one rank.

@@ -1,7 +1,7 @@
-//! Walks with `--job` on ranks: everything is killed, and other numbers of ranks go on.
+//! Walks and copies with `--job` on ranks: everything is killed, and other numbers of ranks go on.
 
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use atta_testkit::lock::Lock;
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::{make_directory, run, walk};
-use crate::{descendants, expect_code, mpis, ranks, ranks_on, text, three_hosts, tree};
+use crate::{descendants, expect_code, mpis, program_on, ranks, ranks_on, text, three_hosts, tree};
 
 /// The bytes of the logs of a job.
 fn logged(job: &Path) -> u64 {
@@ -67,6 +67,55 @@ fn killed_ranks_go_on_with_other_numbers_of_ranks() {
     }
 }
 
+/// `atta copy` with a job, on ranks.
+fn copying(mpi: &Mpi, count: u32, arguments: &[&str]) -> Command {
+    let mut command = mpi.launch(count, Some(&mpi.plugin));
+    command.arg(env!("CARGO_BIN_EXE_atta")).args(["copy", "--json", "--fsync", "none"]).args(arguments);
+    command.stdin(Stdio::null());
+    command
+}
+
+/// What a copy has come to.
+fn copied(summary: &[u8]) -> Vec<Value> {
+    let summary: Value = serde_json::from_slice(summary).unwrap();
+    let counts =
+        ["files", "directories", "symlinks", "hard_links", "special_files", "bytes", "skipped", "failed"];
+    counts.iter().chain(&["signature", "names_elsewhere"]).map(|count| summary[count].clone()).collect()
+}
+
+#[test]
+fn killed_ranks_of_a_copy_go_on() {
+    let test = "killed_ranks_of_a_copy_go_on";
+    let (scratch, tree) = tree("mpi-resume-copy");
+    let plain = scratch.join("plain");
+    let alone = Command::new(env!("CARGO_BIN_EXE_atta"))
+        .args(["copy", "--json", &tree, plain.to_str().unwrap()])
+        .output()
+        .unwrap();
+    for (number, mpi) in mpis(test).iter().enumerate() {
+        let (job, target) = (scratch.join(format!("job-{number}")), scratch.join(format!("copy-{number}")));
+        let (name, copy) = (job.to_str().unwrap(), target.to_str().unwrap());
+        for count in [3, 1, 2] {
+            let _everywhere = Lock::acquire("mpi").expect("a lock file can be made");
+            let arguments = ["-q", "-j1", "--iops", "2000", "--job", name, &tree, copy];
+            let mut command = copying(mpi, count, &arguments);
+            kill(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(), &job);
+            assert!(!job.join("end").exists(), "{}: it ended before it was killed", mpi.version);
+        }
+        let count = if number == 0 { 4 } else { 2 };
+        let last = mpi::alone(&mut copying(mpi, count, &["--job", name, &tree, copy]));
+        expect_code(&last, 0, &mpi.version);
+        assert!(text(&last.stderr).contains("entries are not looked at again"), "{}", text(&last.stderr));
+        assert_eq!(copied(&last.stdout), copied(&alone.stdout), "{}", mpi.version);
+        let verified =
+            Command::new(env!("CARGO_BIN_EXE_atta")).args(["verify", "-q", &tree, copy]).output().unwrap();
+        expect_code(&verified, 0, &mpi.version);
+        let left = std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with(".atta.")).collect();
+        assert!(left.is_empty(), "{}: {left:?}", mpi.version);
+    }
+}
+
 #[test]
 fn job_needs_a_first_rank_that_walks() {
     let (scratch, tree) = tree("mpi-resume-refused");
@@ -91,6 +140,15 @@ fn job_directory_must_be_the_same_on_all_hosts() {
     for (number, mpi) in mpis(test).iter().enumerate() {
         let job = format!("{jobs}/{number}");
         let Some(mut command) = ranks_on(mpi, &hosts, &["-q", "--job", &job, &tree]) else { continue };
+        let output = mpi::alone(&mut command);
+        expect_code(&output, 4, &mpi.version);
+        let message = text(&output.stderr);
+        assert!(message.contains("is not the same on all ranks"), "{}: {message}", mpi.version);
+        assert!(!Path::new(&job).join("end").exists(), "{}", mpi.version);
+        // A copy that cannot go on is not complete, either.
+        let (job, target) = (format!("{jobs}/copy-{number}"), scratch.join(format!("copy-{number}")));
+        let arguments = ["-q", "--job", &job, &tree, target.to_str().unwrap()];
+        let Some(mut command) = program_on(mpi, &hosts, "copy", &arguments) else { continue };
         let output = mpi::alone(&mut command);
         expect_code(&output, 4, &mpi.version);
         let message = text(&output.stderr);
