@@ -16,7 +16,7 @@ use std::ffi::{CStr, CString};
 use std::fmt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use atta_entry::{Errno, Kind, escape};
 use atta_ledger::{Broken, JobLogs, Key, LogBytes, LogName, Record as Noted, Refused};
@@ -36,6 +36,9 @@ const JOB: &CStr = c"job";
 const JOB_PARTIAL: &CStr = c"job.partial";
 const END: &CStr = c"end";
 const END_PARTIAL: &CStr = c"end.partial";
+/// How long to wait for processes of earlier runs that are about to end.
+const LOCK_WAIT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5000 });
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// Most logs of a job.
 const LOGS_MAX: usize = 1 << 20;
 
@@ -70,6 +73,8 @@ pub enum NotBegun {
     Differs(Difference),
     /// Another process runs the job; who, if that is known.
     Runs(Option<Holder>),
+    /// A process of an earlier run has not ended: it still writes this log.
+    Writes(LogName),
     /// The job is complete: its summary.
     Complete(Vec<u8>),
 }
@@ -142,6 +147,8 @@ impl LoggedJob {
         // Another process may have ended meanwhile.
         let mut names =
             sys::names_of(&directory, LOGS_MAX).map_err(|errno| NotBegun::Failed("read", errno))?;
+        let logs: Vec<_> = names.iter().filter_map(|name| log_name(name)).collect();
+        refuse_writers(&directory, &logs)?;
         if forgets {
             forget(&directory, &names).map_err(|errno| NotBegun::Failed("clear", errno))?;
             names.clear();
@@ -325,6 +332,27 @@ fn log_name(name: &CStr) -> Option<LogName> {
     (found.to_string() == text).then_some(found)
 }
 
+/// Refuses logs whose processes have not ended. Some that were killed may need a moment.
+fn refuse_writers(directory: &OwnedFd, logs: &[LogName]) -> Result<(), NotBegun> {
+    let until = Instant::now() + LOCK_WAIT;
+    for log in logs {
+        let name = CString::new(log.to_string()).unwrap_or_default();
+        // Whoever reads it reports why it cannot be opened.
+        let Ok(opened) = open_plain(directory, &name, OFlags::RDONLY) else { continue };
+        // Another error: the file system has no locks.
+        let is_held = || {
+            retry(|| rustix::fs::flock(&opened, FlockOperation::NonBlockingLockShared)) == Err(Errno::AGAIN)
+        };
+        while is_held() {
+            if Instant::now() >= until {
+                return Err(NotBegun::Writes(*log));
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
+    }
+    Ok(())
+}
+
 /// Removes the files of a job but its holder: the header last.
 fn forget(directory: &OwnedFd, names: &[CString]) -> Result<(), Errno> {
     let others = names.iter().map(CString::as_c_str).filter(|name| ![HOLDER, JOB].contains(name));
@@ -465,6 +493,9 @@ impl NotBegun {
             Self::Differs(difference) => format!("{path} is the directory of another job: {difference}"),
             Self::Runs(Some(holder)) => format!("the job in {path} is running: {holder}"),
             Self::Runs(None) => format!("the job in {path} is running"),
+            Self::Writes(log) => {
+                format!("the job in {path} is running: a rank of an earlier run still writes the log {log}")
+            }
             Self::Complete(_) => format!("the job in {path} is complete"),
         }
     }

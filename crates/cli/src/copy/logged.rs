@@ -22,6 +22,7 @@ const FIRST: u32 = 0;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Earlier {
     pub(super) entries: u64,
+    pub(super) bytes: u64,
     /// When the job began, as RFC 3339 has it.
     pub(super) since: String,
     /// Directories of the sources that have changed since they were copied, and one of them.
@@ -92,12 +93,12 @@ pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Lo
     if let Some(fatal) = lost(&found) {
         return Err(fatal);
     }
-    let (entries, since) = (earlier.entries(), job.logged.began());
+    let (entries, bytes, since) = (earlier.entries(), earlier.bytes(), job.logged.began());
     let Found { changed, changed_one, .. } = found;
     if job.logged.run() > 1 {
         job.report_earlier(entries);
     }
-    Ok((Log { file, journal, earlier }, Earlier { entries, since, changed, changed_one }))
+    Ok((Log { file, journal, earlier }, Earlier { entries, bytes, since, changed, changed_one }))
 }
 
 /// Why the job cannot go on: what earlier runs have copied is gone.

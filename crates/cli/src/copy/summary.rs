@@ -56,8 +56,13 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
         let _ = writeln!(text, "{kinds} would be copied, {bytes}; nothing was written");
     } else {
         let seconds = outcome.elapsed.as_secs_f64();
-        let rate = binary(per_second(totals.bytes, outcome.elapsed));
-        let _ = writeln!(text, "{kinds} copied, {bytes} in {seconds:.2} s ({rate}/s)");
+        let own = totals.bytes.saturating_sub(outcome.earlier.as_ref().map_or(0, |earlier| earlier.bytes));
+        let rate = binary(per_second(own, outcome.elapsed));
+        let of_run = match own == totals.bytes {
+            true => String::new(),
+            false => format!(", {} of them by this run", binary(own)),
+        };
+        let _ = writeln!(text, "{kinds} copied, {bytes}{of_run} in {seconds:.2} s ({rate}/s)");
     }
     if let Some(signature) = &outcome.signature {
         let _ = writeln!(text, "signature {}", signature.digest());
@@ -100,7 +105,7 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
 
 /// What earlier runs of the job have copied is not looked at again, but for the times of directories.
 fn lines_of_job(earlier: &Earlier, text: &mut String) {
-    let Earlier { entries, since, changed, changed_one } = earlier;
+    let Earlier { entries, since, changed, changed_one, .. } = earlier;
     let entries = counted(*entries, "entry", "entries");
     let _ = writeln!(text, "not looked at again: {entries} that earlier runs have copied since {since}");
     if let Some(one) = changed_one {
@@ -162,7 +167,12 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
         }),
         "leftovers": outcome.leftovers.as_ref().map(leftovers),
         "earlier": outcome.earlier.as_ref().map(|earlier| {
-            json!({"entries": earlier.entries, "since": earlier.since, "changed_directories": earlier.changed})
+            json!({
+                "entries": earlier.entries,
+                "bytes": earlier.bytes,
+                "since": earlier.since,
+                "changed_directories": earlier.changed,
+            })
         }),
         "threads": outcome.threads,
         "ranks": outcome.ranks.len(),

@@ -27,6 +27,12 @@ pub struct Results {
 atta_entry::record!(Results { totals, report, signature, rows });
 
 impl Results {
+    /// Bytes of the files that were copied, holes included.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.totals.bytes
+    }
+
     /// The entries that were copied, or left as they are.
     #[must_use]
     pub fn entries(&self) -> u64 {

@@ -60,6 +60,21 @@ fn job_is_begun_anew_on_request() {
 }
 
 #[test]
+fn log_that_is_still_written_is_not_read() {
+    let scratch = Scratch::new("resume-writer").unwrap();
+    let path = scratch.join("job");
+    drop(LoggedJob::begin(&path, &request(&["/data"])).unwrap());
+    let log = fs::File::create(path.join("1.3")).unwrap();
+    rustix::fs::flock(&log, FlockOperation::NonBlockingLockExclusive).unwrap();
+    for begin in [LoggedJob::begin, LoggedJob::begin_anew] {
+        let refused = begin(&path, &request(&["/data"])).unwrap_err();
+        assert!(matches!(refused, NotBegun::Writes(name) if name.to_string() == "1.3"), "{refused:?}");
+    }
+    drop(log);
+    assert_eq!(LoggedJob::begin(&path, &request(&["/data"])).unwrap().run(), 2);
+}
+
+#[test]
 fn other_job_is_refused_with_the_difference() {
     let scratch = Scratch::new("resume-other").unwrap();
     let path = scratch.join("job");
