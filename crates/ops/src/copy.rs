@@ -217,7 +217,7 @@ impl<'a> Copy<'a> {
             };
             forget_incomplete(&private).map_err(cannot)?;
             // Of sources that are files.
-            remove_temporary(&shared.namer, &directory, &|_| false).map_err(cannot)?;
+            remove_temporary(&shared.namer, &directory, (&|_| false, &|_| false)).map_err(cannot)?;
         }
         let commit = Commit::new(&budget, stores.syncs());
         let target = Target {
@@ -228,6 +228,7 @@ impl<'a> Copy<'a> {
             is_listed: false,
             top: Top { directory, path, identity },
             roots,
+            sources,
             shared,
             stores,
             grants,

@@ -89,6 +89,7 @@ impl Job<'_> {
             fsync,
             existing,
             digest: true,
+            chunk: Some(1 << 17),
             run_of_job: Some(run),
             no_target_directory: true,
             ..Options::default()
@@ -162,6 +163,12 @@ fn tree() -> (Scratch, PathBuf) {
         std::fs::hard_link(directory.join("file"), tree.join(format!("link-{number}"))).unwrap();
     }
     trees::chain(&tree.join("chain"), 60, b"level").unwrap();
+    // Files that are copied in chunks.
+    for number in 0..3_u64 {
+        let bytes: Vec<u8> =
+            (0..(3 << 17) + number).flat_map(|word| mix(word + number).to_le_bytes()).collect();
+        std::fs::write(tree.join(format!("large-{number}")), bytes).unwrap();
+    }
     (scratch, tree)
 }
 
@@ -199,6 +206,10 @@ fn copies_that_end_early_go_on_to_the_same_copy() {
             assert_eq!(signature(&outcome), signature(&plain), "{what}");
         }
         assert_same_by_rsync(test, &source, &job.target);
+        for number in 0..3 {
+            let read = |tree: &Path| std::fs::read(tree.join(format!("large-{number}"))).unwrap();
+            assert!(read(&source) == read(&job.target), "{what}: large-{number}");
+        }
         assert_eq!(left_in(&job.target), Vec::<PathBuf>::new(), "{what}");
         std::fs::remove_dir_all(&job.target).unwrap();
         resumed += job.logs.len();

@@ -273,6 +273,38 @@ fn job_of_a_tree_that_has_shrunk_comes_to_its_end() {
     assert_eq!(temporary(target.parent().unwrap()), Vec::<PathBuf>::new());
 }
 
+#[test]
+fn large_file_goes_on_with_the_chunks_that_are_left() {
+    let scratch = scratch("resume-large");
+    let [source, target, job] = ["source", "target", "job"].map(|name| scratch.join(name));
+    make_directory(&source);
+    let bytes: Vec<u8> =
+        (0..16 << 20_u32).flat_map(|word: u32| word.wrapping_mul(2_654_435_769).to_le_bytes()).collect();
+    let large = make_file(source.join("large"), &bytes);
+    let command = |more: &[&str]| {
+        let mut command = copy_job(&job, &source, &target, &["--chunk", "1M"]);
+        command.args(more);
+        command
+    };
+    for threads in ["-j2", "-j1"] {
+        assert_eq!(killed(&mut command(&["--bandwidth", "12M", threads]), &job, Signal::KILL), None);
+    }
+    let ran = run(&mut command(&["-j3"])).expect_code(0);
+    let copied = number(&ran.json()["by_rank"][0], "bytes");
+    assert!(copied < bytes.len() as u64 - (4 << 20), "{copied} bytes were copied again\n{}", ran.out());
+    assert_eq!(number(&ran.json(), "bytes"), bytes.len() as u64);
+    assert!(std::fs::read(target.join("large")).unwrap() == bytes);
+    assert_same(&source, &target);
+    let plain = run(copy(&["--json"]).arg(&source).arg(scratch.join("plain"))).expect_code(0);
+    assert_eq!(signature(&ran), signature(&plain));
+    // One that has changed is copied from its beginning, and nothing is left of the copy before.
+    assert_eq!(killed(&mut command(&["--restart", "--bandwidth", "12M"]), &job, Signal::KILL), None);
+    std::fs::write(&large, &bytes[..20 << 20]).unwrap();
+    run(&mut command(&[])).expect_code(0);
+    assert!(std::fs::read(target.join("large")).unwrap() == bytes[..20 << 20]);
+    assert_same(&source, &target);
+}
+
 /// What is done waits for two syncs: the first run must last long enough.
 #[test]
 #[ignore = "takes half a minute"]

@@ -247,8 +247,10 @@ impl<'f> Finding<'f> {
             Fact::Closed => self.set(id, CLOSED),
             Fact::Failed { name, .. } => self.answer(here.named(name), self.record),
             Fact::Mended { name } => self.answer(here.named(name), 0),
+            // It comes before the file is done, and so before its directory is.
+            Fact::Planned { .. } => self.touch(&here),
             // The rank that copied a chunk may say so after the directory is complete, and forgotten.
-            Fact::Planned { .. } | Fact::Chunk { .. } => {}
+            Fact::Chunk { .. } => {}
         }
     }
 

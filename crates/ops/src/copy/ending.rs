@@ -258,6 +258,7 @@ impl<'a> Ending<'a> {
         if operation.is_repair {
             operation.repairer(worker).expect_roots();
         }
+        operation.forget_begun(worker);
         for mirror in operation.target.roots.mirrors() {
             // A directory that could not be read gets its final name, too.
             operation.committer(worker).name_root(mirror);

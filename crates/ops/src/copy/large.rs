@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicUsize;
 use atta_entry::Metadata;
 use rustix::fd::OwnedFd;
 
+use crate::copy::resume::large::Done;
 use crate::copy::target::mirror::Mirror;
 use crate::copy::target::place::Made;
 use crate::file::chunks::UnderWay;
@@ -60,6 +61,8 @@ pub(crate) struct Large {
     pub(crate) busy: AtomicUsize,
     /// Number of failed syncs at its start.
     pub(crate) since: u64,
+    /// Chunks that an earlier run of the job has copied.
+    pub(crate) done: Done,
 }
 
 impl Large {

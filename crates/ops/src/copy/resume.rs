@@ -2,5 +2,6 @@
 //! what they have not.
 
 pub(crate) mod finished;
+pub(crate) mod large;
 pub(crate) mod noting;
 pub(crate) mod redone;

@@ -49,6 +49,8 @@ pub(crate) struct Target<'a> {
     pub(crate) is_listed: bool,
     pub(crate) top: Top,
     pub(crate) roots: Roots,
+    /// The paths of the roots, in the order of the command.
+    pub(crate) sources: &'a [Vec<u8>],
     pub(crate) shared: Arc<Shared>,
     /// The file systems that entries are written to.
     pub(crate) stores: Stores,
@@ -146,6 +148,16 @@ impl Target<'_> {
     /// Whether what is written outlives the machine, and is synced.
     pub(crate) fn is_durable(&self) -> bool {
         self.options.fsync != Fsync::None && !self.stores.are_volatile()
+    }
+
+    /// The copy of a directory, by the number of its root and its path below that.
+    pub(crate) fn mirror_of(&self, root: u32, path: &[u8]) -> Option<Arc<Mirror>> {
+        let source = self.sources.get(usize::try_from(root).ok()?)?;
+        let root = &self.roots.find(source)?.mirror;
+        let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        names
+            .map(|name| CString::new(name).ok())
+            .try_fold(Arc::clone(root), |above, name| Some(above.below(&name?)))
     }
 
     /// Whether earlier runs of the job may have copied something.

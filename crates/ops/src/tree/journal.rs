@@ -53,8 +53,37 @@ pub struct Journal<R> {
     has_held: AtomicBool,
     /// What was done before a sync that has succeeded.
     confirmed: Mutex<Vec<Held<R>>>,
+    /// Notes about large files, of any thread.
+    large: OfThread<R>,
     earlier: Earlier,
     left: Mutex<Vec<Redo>>,
+    /// Large files that earlier runs have begun, by directory and name.
+    begun: Mutex<HashMap<Id, BegunIn>>,
+}
+
+/// Large files that earlier runs have begun in a directory.
+#[derive(Debug, Default)]
+struct BegunIn {
+    root: u32,
+    path: Vec<u8>,
+    files: HashMap<Vec<u8>, BegunFile>,
+}
+
+/// A large file that an earlier run has begun.
+#[derive(Debug, Default)]
+pub(crate) struct BegunFile {
+    /// The last plan; empty: none is known.
+    pub(crate) plan: Vec<u8>,
+    /// Chunks and their values, of any plan.
+    pub(crate) chunks: Vec<(u64, Vec<u8>)>,
+}
+
+/// A large file that an earlier run has begun, and where it is.
+#[derive(Debug)]
+pub(crate) struct BegunAt {
+    pub(crate) root: u32,
+    pub(crate) path: Vec<u8>,
+    pub(crate) file: BegunFile,
 }
 
 /// What was done before a sync that has begun. Dropping it forgets that: a later run does it again.
@@ -197,9 +226,11 @@ impl<R: SliceResults> Journal<R> {
     #[must_use]
     pub fn new(key: Key, run: u32, rank: u32) -> Self {
         let (earlier, left) = (Earlier::default(), Mutex::default());
-        let (cuts, threads) = (Mutex::default(), Mutex::default());
+        let (cuts, threads) = (Mutex::default(), Mutex::<Vec<_>>::default());
         let (bytes, slices) = (Arc::default(), AtomicU64::new(0));
         let (holds, has_held, confirmed) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::default());
+        let large = OfThread::<R>::default();
+        lock(&threads).push(Arc::clone(&large));
         Self {
             key,
             run,
@@ -212,8 +243,10 @@ impl<R: SliceResults> Journal<R> {
             holds,
             has_held,
             confirmed,
+            large,
             earlier,
             left,
+            begun: Mutex::default(),
         }
     }
 
@@ -275,6 +308,14 @@ impl<R: SliceResults> Journal<R> {
     ) -> Result<(), ResumeError<L::Error>> {
         let fold = Fold { key: self.key, closes: self.closes, memory };
         let (key, earlier) = (self.key, &mut self.earlier);
+        let begun = self.begun.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut begun_in = |at: At<'_>, name: &[u8], add: &mut dyn FnMut(&mut BegunFile)| {
+            let directory = begun.entry(key.of_path(at.root, at.path)).or_insert_with(|| {
+                let (root, path) = (at.root, at.path.to_vec());
+                BegunIn { root, path, files: HashMap::new() }
+            });
+            add(directory.files.entry(name.to_vec()).or_default());
+        };
         let mut redone = Redone::new(key, self.closes);
         let mut are_valid = true;
         let folded = fold.run(logs, &mut |found| match found {
@@ -301,7 +342,11 @@ impl<R: SliceResults> Journal<R> {
                 earlier.known.insert(id);
             }
             Left::Seen(at, seen) => told(Told::Seen(at, seen)),
-            Left::Part(_) | Left::Failed(..) | Left::Planned(..) | Left::Chunk(..) => {}
+            Left::Planned(at, name, plan) => begun_in(at, name, &mut |file| file.plan = plan.to_vec()),
+            Left::Chunk(at, name, index, value) => {
+                begun_in(at, name, &mut |file| file.chunks.push((index, value.to_vec())));
+            }
+            Left::Part(_) | Left::Failed(..) => {}
         });
         folded.map_err(ResumeError::Logs)?;
         *self.left.lock().unwrap_or_else(PoisonError::into_inner) = redone.left;
@@ -313,6 +358,45 @@ impl<R: SliceResults> Journal<R> {
         let mut left = lock(&self.left);
         let from = left.len().saturating_sub(most);
         left.split_off(from)
+    }
+
+    /// Notes a large file that is begun: what a later run needs to go on with it.
+    pub(crate) fn note_planned(&self, at: At<'_>, name: &[u8], plan: &[u8]) {
+        lock(&self.large).now.records.add_fact(at, &Fact::Planned { name, plan });
+    }
+
+    /// Notes a chunk of a large file that is done, and its value.
+    pub(crate) fn note_chunk(&self, at: At<'_>, name: &[u8], (index, value): (u64, &[u8])) {
+        let holds = self.holds.load(Ordering::Relaxed);
+        let mut noted = lock(&self.large);
+        let notes = if holds { &mut noted.held } else { &mut noted.now };
+        notes.records.add_fact(at, &Fact::Chunk { name, index, value });
+        self.has_held.fetch_or(holds, Ordering::Relaxed);
+    }
+
+    /// Takes a large file that earlier runs have begun.
+    pub(crate) fn take_begun(&self, at: At<'_>, name: &[u8]) -> Option<BegunFile> {
+        let mut begun = lock(&self.begun);
+        if begun.is_empty() {
+            return None;
+        }
+        begun.get_mut(&self.key.of_path(at.root, at.path))?.files.remove(name)
+    }
+
+    /// Takes all large files that earlier runs have begun and that were not taken.
+    pub(crate) fn take_all_begun(&self) -> Vec<BegunAt> {
+        let begun = std::mem::take(&mut *lock(&self.begun));
+        let each = |BegunIn { root, path, files }| {
+            files.into_values().map(move |file| BegunAt { root, path: path.clone(), file })
+        };
+        begun.into_values().flat_map(each).collect()
+    }
+
+    /// The plans of large files that earlier runs have begun in a directory.
+    pub(crate) fn plans_in(&self, directory: Id) -> Vec<Vec<u8>> {
+        let begun = lock(&self.begun);
+        let files = begun.get(&directory).map(|directory| directory.files.values());
+        files.into_iter().flatten().map(|file| file.plan.clone()).collect()
     }
 
     /// The identity of a directory that is read again.

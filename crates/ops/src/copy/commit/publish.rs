@@ -176,7 +176,8 @@ impl Committer<'_> {
                     error => Err(error),
                 });
                 // `rename` does nothing if both names are links of the same file, as where a directory lists a name twice.
-                if renamed.is_err() || self.maker.target.private.is_used() {
+                let target = self.maker.target;
+                if renamed.is_err() || target.private.is_used() || target.is_resumed() {
                     let _ = rustix::fs::unlinkat(&directory, temporary, rustix::fs::AtFlags::empty());
                 }
                 renamed

@@ -9,6 +9,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 
 use crate::copy::large::{Key, Large, LargeCopies};
+use crate::copy::resume;
+use crate::copy::resume::large::Done;
 use crate::copy::target::place::{Item, Made, OpenFile, remove};
 use crate::copy::target::{Maker, Target};
 use crate::digest::HOLE_BYTES_MAX;
@@ -67,8 +69,14 @@ impl Target<'_> {
 }
 
 impl Planner<'_> {
-    /// Makes the copy of an open source under a temporary name, and determines its chunks.
-    pub(crate) fn plan(&mut self, item: Item<'_>, source: OwnedFd) -> Result<Planned, FileError> {
+    /// Makes the copy of an open source under a temporary name, and determines its chunks. `earlier`: the copy that an earlier run has begun, if it
+    /// is to be hashed or not.
+    pub(crate) fn plan(
+        &mut self,
+        item: Item<'_>,
+        source: OwnedFd,
+        earlier: impl FnOnce(bool) -> Option<resume::large::Begun>,
+    ) -> Result<Planned, FileError> {
         let (target, Item { to, metadata, .. }) = (self.maker.target, item);
         if self.maker.is_left(item)? {
             return Ok(Planned::Left);
@@ -81,6 +89,9 @@ impl Planner<'_> {
         if metadata.size <= chunk || !self.copies.has_room() {
             return Ok(Planned::Whole);
         }
+        if let Some(begun) = earlier(is_hashed) {
+            return Ok(self.go_on(item, source, begun));
+        }
         let layout = target.data.striping.layout_of(&source, metadata);
         let since = target.stores.failed_syncs();
         let (file, temporary) = self.maker.create_temporary(to, layout.as_deref())?;
@@ -91,10 +102,27 @@ impl Planner<'_> {
         let key = Key { is_hashed, version: Version::of_copy(metadata, identity.1), temporary };
         let (mirror, name, before) = (Arc::clone(to.mirror), to.name.to_owned(), *metadata);
         let (began, busy) = (Instant::now(), AtomicUsize::new(0));
-        let large = Large { mirror, name, source, file, before, key, identity, began, busy, since };
+        let done = Done::default();
+        let large = Large { mirror, name, source, file, before, key, identity, began, busy, since, done };
         // A cloned file is one chunk that needs no further work.
         let chunk = if is_cloned { metadata.size } else { chunk };
         Ok(Planned::Chunks(Box::new(Cuttable { large, chunk, is_cloned })))
+    }
+
+    /// Goes on with a copy that an earlier run has begun.
+    fn go_on(&mut self, item: Item<'_>, source: OwnedFd, begun: resume::large::Begun) -> Planned {
+        let Item { to, metadata, .. } = item;
+        let resume::large::Begun { file, key, identity, chunk, done } = begun;
+        let is_direct = self.maker.target.options.direct;
+        if is_direct && !bypass_cache(&source, &file, metadata.size, key.version.has_holes) {
+            self.maker.results.totals.not_direct += 1;
+        }
+        self.live.large_found.fetch_add(metadata.size, Ordering::Relaxed);
+        let (mirror, name, before) = (Arc::clone(to.mirror), to.name.to_owned(), *metadata);
+        let (began, busy, since) =
+            (Instant::now(), AtomicUsize::new(0), self.maker.target.stores.failed_syncs());
+        let large = Large { mirror, name, source, file, before, key, identity, began, busy, since, done };
+        Planned::Chunks(Box::new(Cuttable { large, chunk, is_cloned: false }))
     }
 
     /// Chunk size of an open file, in bytes. Holes that are not hashed do not count as work.

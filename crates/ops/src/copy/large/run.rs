@@ -46,11 +46,16 @@ impl CopyOperation<'_> {
         let to = &to.within(here.and_then(|here| here.slice));
         let item = Item { at, from, to, metadata };
         let mut planner = Planner { maker: self.maker(worker), copies: &self.large, live: &self.live };
-        match planner.plan(item, source)? {
+        match planner.plan(item, source, |is_hashed| self.begun_earlier((item, is_hashed)))? {
             Planned::Left => drop(self.maker(worker).note_left(item.to)?),
             Planned::Whole => self.copy_whole(worker, item)?,
             Planned::Chunks(cuttable) => {
                 let Cuttable { large: own, chunk, is_cloned } = *cuttable;
+                if let Some(noting) =
+                    self.commit.noting.as_ref().filter(|_| !is_cloned && own.done.is_empty())
+                {
+                    noting.planned(at, &own.key, chunk);
+                }
                 let (at, size, part) = (at.clone(), metadata.size, to.part());
                 let cuttable = large::Cuttable { at, size, chunk, own, part, is_again: plan.is_again };
                 if is_cloned {
@@ -117,9 +122,10 @@ impl CopyOperation<'_> {
         self.committer(worker).complete_large(to, file)
     }
 
-    /// Removes the copies that will not be completed.
+    /// Removes the copies that will not be completed, unless a later run of the job goes on with them.
     pub(crate) fn forget_large(&self, worker: &mut Worker) {
-        for file in self.large.take_all() {
+        let is_of_job = self.target.run_of_job.is_some();
+        for file in self.large.take_all().into_iter().filter(|_| !is_of_job) {
             if let Ok(to) = self.maker(worker).place(&file.own.mirror, &file.own.name) {
                 remove(&to, &file.own.made());
             }
@@ -174,7 +180,16 @@ impl Chunked for CopyOperation<'_> {
     }
 
     fn process(&self, worker: &mut Worker, file: &LargeOf<Self>, range: Range<u64>) -> ChunkResult<Self> {
-        self.chunk_copier(worker).copy(&file.own, range)
+        if let Some(value) = file.own.done_earlier(file.chunks.index_of(range.start)) {
+            return Ok(value);
+        }
+        let value = self.chunk_copier(worker).copy(&file.own, range)?;
+        if self.commit.noting.is_some() && self.target.stores.syncs_each_in(&file.own.mirror) {
+            // No sync of many files reaches it.
+            let synced = self.target.stores.sync_data(&file.own.file);
+            synced.map_err(|errno| FileError::new(Step::Sync, errno))?;
+        }
+        Ok(value)
     }
 
     fn process_for_another(&self, cx: &mut Cx<'_, Self>, chunks: &ChunkRange<Key>) -> ChunkResult<Self> {
@@ -185,6 +200,9 @@ impl Chunked for CopyOperation<'_> {
 
     fn keep(&self, file: &LargeOf<Self>, chunk: u64, value: Option<PieceValue>) {
         file.chunks.set_value(chunk, value);
+        if let Some(noting) = &self.commit.noting {
+            noting.chunk(&file.at, &file.own, (chunk, value));
+        }
     }
 
     fn count_ended(&self, bytes: u64) {

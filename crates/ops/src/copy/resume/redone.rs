@@ -4,12 +4,14 @@
 //! A file that has a temporary name of an earlier run is not complete. In a directory under a temporary name, files may have their final names
 //! although they are not complete: the log says which are.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode};
 
+use crate::copy::resume::large::temporary_of;
 use crate::copy::target::mirror::{Here, Mirror};
 use crate::copy::target::{Maker, Target};
 use crate::file::error::{FileError, Step};
@@ -34,7 +36,9 @@ impl Maker<'_> {
         let opened = opened.map_err(failed)?;
         self.admit_again(&opened)?;
         let is_complete = |name: &[u8]| again.is_read || (again.is_given)(name);
-        self.target.remove_incomplete(&mirror, &opened, &is_complete)?;
+        let begun: HashSet<_> = again.plans.iter().filter_map(|plan| temporary_of(plan)).collect();
+        let is_kept = |name: &[u8]| begun.iter().any(|temporary| temporary.as_bytes() == name);
+        self.target.remove_incomplete(&mirror, &opened, (&is_kept, &is_complete))?;
         if again.is_read { self.enter(here) } else { Ok(()) }
     }
 
@@ -45,7 +49,7 @@ impl Maker<'_> {
         }
         let opened = mirror.target.descriptor(&mut self.scratch.held, self.target.features);
         let opened = opened.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
-        self.target.remove_incomplete(mirror, &opened, &|_| false)
+        self.target.remove_incomplete(mirror, &opened, (&|_| false, &|_| false))
     }
 
     /// Lets this user write to a directory of its own that was closed, although the log does not say so. It gets its mode again at the end.
@@ -87,28 +91,33 @@ impl Maker<'_> {
 }
 
 impl Target<'_> {
-    /// Removes files that an earlier run has not completed. `is_complete`: whether a file has its final name as the log has it.
+    /// Removes files that an earlier run has not completed. `is_begun`: whether a file with a temporary name is one that the copy goes on with;
+    /// `is_complete`: whether one with its final name is complete.
     fn remove_incomplete(
         &self,
         mirror: &Arc<Mirror>,
         opened: &Arc<OwnedFd>,
-        is_complete: &dyn Fn(&[u8]) -> bool,
+        (is_begun, is_complete): (Is<'_>, Is<'_>),
     ) -> Result<(), FileError> {
         let is_hidden = mirror.target.alias().is_some();
-        remove_temporary(&self.shared.namer, opened, &|name| is_hidden && !is_complete(name))
+        let unwanted = |name: &[u8]| is_hidden && !is_complete(name);
+        remove_temporary(&self.shared.namer, opened, (is_begun, &unwanted))
             .map_err(|errno| FileError::new(Step::RemoveIncomplete, errno))
     }
 }
 
-/// Removes files that have a temporary name of an earlier run of the job, and others that are `unwanted`.
+/// A question about a name.
+type Is<'a> = &'a dyn Fn(&[u8]) -> bool;
+
+/// Removes files that have a temporary name of an earlier run of the job, unless they are `kept`, and others that are `unwanted`.
 pub(crate) fn remove_temporary(
     namer: &Namer,
     directory: &OwnedFd,
-    unwanted: &dyn Fn(&[u8]) -> bool,
+    (kept, unwanted): (Is<'_>, Is<'_>),
 ) -> Result<(), Errno> {
     for name in sys::names_of(directory, usize::MAX)? {
         let bytes = name.to_bytes();
-        if namer.gave_earlier(bytes) || !namer.gave(bytes) && unwanted(bytes) {
+        if namer.gave_earlier(bytes) && !kept(bytes) || !namer.gave(bytes) && unwanted(bytes) {
             match retry(|| rustix::fs::unlinkat(directory, &name, AtFlags::empty())) {
                 // A directory stays: it may be complete.
                 Ok(()) | Err(Errno::NOENT | Errno::ISDIR | Errno::PERM) => {}

@@ -261,7 +261,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         match directory.descriptor(&mut worker.held, job.features()) {
             Ok(descriptor) => {
                 let is_given = |name: &[u8]| journal.is_given(id, name);
-                let again = Again { is_read, is_given: &is_given };
+                let again = Again { is_read, plans: journal.plans_in(id), is_given: &is_given };
                 let here = Here { directory, descriptor: &descriptor, slice: None };
                 job.visit.again(&mut worker.visit, here, &again);
             }

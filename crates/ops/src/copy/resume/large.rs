@@ -1,0 +1,160 @@
+//! Large files that an earlier run of the job has begun: the copy goes on in the same file, with the chunks that are on storage. It copies no chunk.
+//!
+//! The log has the plan of a file, and each chunk with its value and the temporary name of the copy: chunks of another copy of the file do not
+//! count.
+
+use std::collections::HashMap;
+use std::ffi::CStr;
+
+use atta_entry::{Code as _, Errno, Kind};
+use atta_ledger::At;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Mode, OFlags};
+
+use crate::copy::handler::CopyOperation;
+use crate::copy::large::{Key, Large};
+use crate::copy::resume::noting::Noting;
+use crate::copy::target::mirror::Location;
+use crate::copy::target::place::{Item, Place};
+use crate::copy::thread::Worker;
+use crate::digest::PieceValue;
+use crate::file::source::{Identity, identity_of};
+use crate::tree::journal::BegunFile;
+use crate::tree::location::below;
+use atta_sys::{self as sys, retry};
+
+/// A copy that an earlier run has begun, opened.
+pub(crate) struct Begun {
+    pub(crate) file: OwnedFd,
+    pub(crate) key: Key,
+    pub(crate) identity: Identity,
+    /// Bytes of a chunk.
+    pub(crate) chunk: u64,
+    pub(crate) done: Done,
+}
+
+/// Chunks that are done, with their values.
+pub(crate) type Done = HashMap<u64, Option<PieceValue>>;
+
+/// What the log has of a chunk: a hash of the temporary name of the copy, and the value.
+type ChunkNote = (u64, Option<PieceValue>);
+
+/// What the log has of a plan: the key of the file, and the bytes of a chunk.
+type PlanNote = (Key, u64);
+
+/// Tells copies of a file apart: no temporary name is given twice in a job.
+fn hash_of(temporary: &CStr) -> u64 {
+    let hash = blake3::hash(temporary.to_bytes());
+    hash.as_bytes().first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+/// The temporary name in a plan.
+pub(crate) fn temporary_of(plan: &[u8]) -> Option<std::ffi::CString> {
+    PlanNote::decode_all(plan).map(|(key, _)| key.temporary)
+}
+
+impl Noting<'_> {
+    /// Notes that a large file is begun.
+    pub(crate) fn planned(&self, at: &Location, key: &Key, chunk: u64) {
+        let plan = (key.clone(), chunk).encoded();
+        with_place(at, |directory, name| self.journal.note_planned(directory, name, &plan));
+    }
+
+    /// Notes a chunk of a large file that was copied by this run.
+    pub(crate) fn chunk(&self, at: &Location, large: &Large, (index, value): (u64, Option<PieceValue>)) {
+        if large.done.contains_key(&index) {
+            return;
+        }
+        let note: ChunkNote = (hash_of(&large.key.temporary), value);
+        with_place(at, |directory, name| self.journal.note_chunk(directory, name, (index, &note.encoded())));
+    }
+}
+
+/// Calls `act` with the directory of a file, and its name there. Roots are in no directory, and each run does them again.
+fn with_place<T>(at: &Location, act: impl FnOnce(At<'_>, &[u8]) -> T) -> Option<T> {
+    let Location::In(directory, name) = at else { return None };
+    let mut path = Vec::new();
+    let root_bytes = directory.path_into(&mut path);
+    let at = At { root: directory.root_index(), path: below(&path, root_bytes) };
+    Some(act(at, name.to_bytes()))
+}
+
+impl CopyOperation<'_> {
+    /// Opens the copy of a large file that an earlier run has begun. None: there is none that can be used; then it is removed.
+    pub(crate) fn begun_earlier(&self, (item, is_hashed): (Item<'_>, bool)) -> Option<Begun> {
+        let noting = self.commit.noting.as_ref().filter(|_| self.target.is_resumed())?;
+        let begun = with_place(item.at, |directory, name| noting.journal.take_begun(directory, name))??;
+        let (key, chunk) = PlanNote::decode_all(&begun.plan)?;
+        if !self.target.shared.namer.gave(key.temporary.as_bytes()) {
+            return None;
+        }
+        let is_it = chunk > 0 && key.is_hashed == is_hashed && key.version.is_of_source(item.metadata);
+        let opened = if is_it { open_begun(item.to, &key) } else { None };
+        let Some((file, identity)) = opened else {
+            let _ = rustix::fs::unlinkat(&item.to.directory, &key.temporary, AtFlags::empty());
+            return None;
+        };
+        let done = done_of(&begun, &key);
+        Some(Begun { file, key, identity, chunk, done })
+    }
+
+    /// Removes copies of large files that earlier runs have begun and that nobody goes on with: their sources are gone.
+    pub(crate) fn forget_begun(&self, worker: &mut Worker) {
+        let Some(noting) = &self.commit.noting else { return };
+        for begun in noting.journal.take_all_begun() {
+            let Some(temporary) = temporary_of(&begun.file.plan) else { continue };
+            if !self.target.shared.namer.gave(temporary.as_bytes()) {
+                continue;
+            }
+            let Some(mirror) = self.target.mirror_of(begun.root, &begun.path) else { continue };
+            if let Ok(directory) = mirror.target.descriptor(&mut worker.scratch.held, self.target.features) {
+                let _ = rustix::fs::unlinkat(&directory, &temporary, AtFlags::empty());
+            }
+        }
+    }
+}
+
+/// The chunks of this copy.
+fn done_of(begun: &BegunFile, key: &Key) -> Done {
+    let own = hash_of(&key.temporary);
+    let read = |(index, bytes): &(u64, Vec<u8>)| {
+        let (copy, value) = ChunkNote::decode_all(bytes)?;
+        (copy == own && value.is_some() == key.is_hashed).then_some((*index, value))
+    };
+    begun.chunks.iter().filter_map(read).collect()
+}
+
+/// Opens a copy that was begun. If it has its final name by now, it gets its temporary name as well.
+fn open_begun(to: &Place<'_>, key: &Key) -> Option<(OwnedFd, Identity)> {
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let is_it = |name: &CStr| {
+        let found = sys::stat_at(&to.directory, name, false).ok()?;
+        let is_own = found.uid == rustix::process::geteuid().as_raw();
+        (found.inode == key.version.inode && found.kind() == Kind::File && is_own).then_some(())
+    };
+    if is_it(&key.temporary).is_none() {
+        is_it(to.name)?;
+        let none = AtFlags::empty();
+        let linked =
+            retry(|| rustix::fs::linkat(&to.directory, to.name, &to.directory, &key.temporary, none));
+        linked.ok()?;
+    }
+    let file = match retry(|| rustix::fs::openat(&to.directory, &key.temporary, flags, Mode::empty())) {
+        // It had its attributes already.
+        Err(Errno::ACCES) => {
+            let mode = Mode::RUSR | Mode::WUSR;
+            rustix::fs::chmodat(&to.directory, &key.temporary, mode, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            retry(|| rustix::fs::openat(&to.directory, &key.temporary, flags, Mode::empty())).ok()?
+        }
+        opened => opened.ok()?,
+    };
+    let found = sys::stat_descriptor(&file).ok().filter(|found| found.inode == key.version.inode)?;
+    Some((file, identity_of(&found)))
+}
+
+impl Large {
+    /// The value of a chunk that an earlier run has copied.
+    pub(crate) fn done_earlier(&self, index: u64) -> Option<Option<PieceValue>> {
+        self.done.get(&index).copied()
+    }
+}
