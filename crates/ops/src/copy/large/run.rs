@@ -201,7 +201,7 @@ impl Chunked for CopyOperation<'_> {
     fn keep(&self, file: &LargeOf<Self>, chunk: u64, value: Option<PieceValue>) {
         file.chunks.set_value(chunk, value);
         if let Some(noting) = &self.commit.noting {
-            noting.chunk(&file.at, &file.own, (chunk, value));
+            noting.chunk((&file.at, &file.own), (chunk, value), file.chunks.bytes_of(chunk));
         }
     }
 

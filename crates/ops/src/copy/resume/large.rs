@@ -61,10 +61,16 @@ impl Noting<'_> {
     }
 
     /// Notes a chunk of a large file that was copied by this run.
-    pub(crate) fn chunk(&self, at: &Location, large: &Large, (index, value): (u64, Option<PieceValue>)) {
+    pub(crate) fn chunk(
+        &self,
+        (at, large): (&Location, &Large),
+        (index, value): (u64, Option<PieceValue>),
+        bytes: u64,
+    ) {
         if large.done.contains_key(&index) {
             return;
         }
+        self.count(bytes);
         let note: ChunkNote = (hash_of(&large.key.temporary), value);
         with_place(at, |directory, name| self.journal.note_chunk(directory, name, (index, &note.encoded())));
     }

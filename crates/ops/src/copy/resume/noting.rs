@@ -1,5 +1,5 @@
 //! What is done is noted in the log of the job only when it is on storage: after a sync that began when it was done. Such a sync begins at least
-//! every five seconds. It writes no log.
+//! every five seconds, and when so many bytes of large files were copied as a batch has. It writes no log.
 //!
 //! ```text
 //!   a batch is synced ─▶ renamed ─▶ its slices end: held ─▶ the next sync ─▶ confirmed: the next frame of the log has it
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use atta_entry::Errno;
 
 use crate::copy::commit::Committer;
+use crate::copy::commit::batch::BATCH_BYTES;
 use crate::copy::commit::syncing::{Opened, make_durable};
 use crate::copy::results::Results;
 use crate::copy::target::mirror::{Mirror, SourceDirectory};
@@ -33,6 +34,8 @@ pub(crate) struct Noting<'a> {
     last: AtomicU64,
     /// Counts notes.
     notes: AtomicU64,
+    /// Bytes of chunks that were copied since the last sync began.
+    bytes: AtomicU64,
 }
 
 /// By the address of the directory: it, and when it was noted last.
@@ -40,8 +43,8 @@ type Unsynced = HashMap<usize, (Arc<Directory>, u64)>;
 
 impl<'a> Noting<'a> {
     pub(crate) fn new(journal: &'a Journal<Results>) -> Self {
-        let (last, notes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { journal, unsynced: Mutex::default(), began: Instant::now(), last, notes }
+        let [last, notes, bytes] = [0; 3].map(AtomicU64::new);
+        Self { journal, unsynced: Mutex::default(), began: Instant::now(), last, notes, bytes }
     }
 
     /// Whether something waits for a sync.
@@ -54,12 +57,20 @@ impl<'a> Noting<'a> {
         let last = self.last.load(Ordering::Relaxed);
         let now = self.now();
         let every = u64::try_from(EVERY.as_millis()).unwrap_or(u64::MAX);
+        if self.bytes.load(Ordering::Relaxed) >= BATCH_BYTES {
+            return self.bytes.swap(0, Ordering::Relaxed) >= BATCH_BYTES;
+        }
         now.saturating_sub(last) >= every
             && self.last.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     fn now(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Counts bytes of a chunk.
+    pub(crate) fn count(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Called before the end of a slice of a directory, or its closing, is noted.
@@ -81,6 +92,7 @@ impl<'a> Noting<'a> {
     /// Takes what is done so far, before a sync, and returns the directories that are synced by themselves.
     fn begin(&self) -> (Held<Results>, Unsynced) {
         self.last.store(self.now(), Ordering::Relaxed);
+        self.bytes.store(0, Ordering::Relaxed);
         let held = self.journal.begin_sync();
         (held, self.unsynced().clone())
     }
