@@ -1,20 +1,36 @@
-//! What the log of a job costs: `atta walk` with `--job` beside one without, in turns, over the same tree. It measures no resume and no copy:
-//! copies have no log yet.
+//! What the log of a job costs: `atta walk` or `atta copy` with `--job` beside one without, in turns, over the same tree. And what a resume costs:
+//! a copy that was killed goes on, beside `atta copy --update` and `rsync -a`.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark's own directory")]
+
+mod resume;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use atta_testkit::random::Random;
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike as _;
 
-/// Walks a tree with a log and without, in turns.
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// The cost of the log of a walk
+    Walk,
+    /// The cost of the log of a copy
+    Copy,
+    /// The rest of a copy that was killed near its end
+    Resume,
+}
+
+/// Runs commands with a log and without, in turns.
 #[derive(Parser)]
 struct Arguments {
+    /// What is measured.
+    #[arg(long, value_enum, default_value = "walk")]
+    what: What,
     /// Where the tree and the jobs are made. A tree that is there is used.
     directory: PathBuf,
     /// The program.
@@ -93,27 +109,57 @@ fn show(what: &str, values: Vec<f64>, digits: usize) {
     println!("{what:<44} {median:.digits$} ({low:.digits$} to {high:.digits$})");
 }
 
-/// The bytes of the log of a whole walk.
-fn log_bytes(arguments: &Arguments, tree: &Path) -> std::io::Result<u64> {
-    let job = arguments.directory.join("job-bytes");
-    let mut command = walk(arguments, tree);
-    // A name that is too long fails, so the job does not end, and its log stays.
-    let failing = arguments.directory.join("x".repeat(300));
-    command.arg("--job").arg(&job).arg(&failing).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+/// The bytes of the logs of a job.
+fn logged(job: &Path) -> std::io::Result<u64> {
     let mut bytes = 0;
-    for file in std::fs::read_dir(&job)? {
+    for file in std::fs::read_dir(job)? {
         let file = file?;
         if file.file_name().to_string_lossy().contains('.') {
             bytes += file.metadata()?.len();
         }
     }
-    std::fs::remove_dir_all(&job)?;
     Ok(bytes)
 }
 
-fn walk(arguments: &Arguments, tree: &Path) -> Command {
+/// The bytes of the log of a whole run.
+fn log_bytes(arguments: &Arguments, tree: &Path) -> std::io::Result<u64> {
+    let job = arguments.directory.join("job-bytes");
+    let target = target(arguments);
+    let mut command = command(arguments, tree);
+    command.arg("--job").arg(&job);
+    // Something fails, so the job does not end, and its log stays.
+    if arguments.what == What::Walk {
+        command.arg(arguments.directory.join("x".repeat(300)));
+    } else {
+        std::fs::write(tree.join("blocked"), "")?;
+        std::fs::create_dir_all(target.join("tree/blocked/below"))?;
+    }
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    let bytes = logged(&job)?;
+    std::fs::remove_dir_all(&job)?;
+    if arguments.what != What::Walk {
+        std::fs::remove_file(tree.join("blocked"))?;
+        std::fs::remove_dir_all(&target)?;
+    }
+    Ok(bytes)
+}
+
+/// The directory that trees are copied into.
+fn target(arguments: &Arguments) -> PathBuf {
+    arguments.directory.join("target")
+}
+
+/// A walk of a tree, or a copy of it.
+fn command(arguments: &Arguments, tree: &Path) -> Command {
     let mut command = Command::new(&arguments.program);
-    command.args(["walk", "-q", "-j", &arguments.threads.to_string()]).arg(tree);
+    let threads = arguments.threads.to_string();
+    match arguments.what {
+        What::Walk => command.args(["walk", "-q", "-j", &threads]).arg(tree),
+        What::Copy | What::Resume => {
+            let target = target(arguments);
+            command.args(["copy", "-q", "-j", &threads]).arg(tree).arg(target)
+        }
+    };
     command
 }
 
@@ -124,7 +170,10 @@ fn main() -> std::io::Result<()> {
     if !tree.exists() {
         make_tree(&tree, &arguments)?;
     }
-    let empty = arguments.directory.join("empty");
+    if arguments.what == What::Resume {
+        return resume::measure(&arguments, &tree);
+    }
+    let (empty, target) = (arguments.directory.join("empty"), target(&arguments));
     std::fs::create_dir_all(&empty)?;
     let mut random = Random::new(7);
     let (mut with, mut without) = (Vec::new(), Vec::new());
@@ -135,13 +184,19 @@ fn main() -> std::io::Result<()> {
         (1..order.len()).for_each(|at| order.swap(at, random.index(at + 1)));
         for which in order {
             let over = if which < 2 { &tree } else { &empty };
-            let mut command = walk(&arguments, over);
+            if arguments.what == What::Copy {
+                std::fs::create_dir(&target)?;
+            }
+            let mut command = command(&arguments, over);
             if which % 2 == 0 {
                 command.arg("--job").arg(&job);
             }
             let spent = run(&mut command)?;
             if which % 2 == 0 {
                 std::fs::remove_dir_all(&job)?;
+            }
+            if arguments.what == What::Copy {
+                std::fs::remove_dir_all(&target)?;
             }
             // The first round warms caches.
             if round > 0 {
@@ -150,11 +205,11 @@ fn main() -> std::io::Result<()> {
         }
     }
     let pairs = |of: fn(&Spent) -> f64| with.iter().zip(&without).map(|(a, b)| of(a) / of(b)).collect();
-    show("walk with a log over one without, wall", pairs(|spent| spent.wall), 4);
+    show("with a log over one without, wall", pairs(|spent| spent.wall), 4);
     show("the same, processor time", pairs(|spent| spent.processor), 4);
     let starts = start_with.iter().zip(&start_without);
     show("more for an empty tree, ms", starts.map(|(a, b)| 1e3 * (a.wall - b.wall)).collect(), 2);
-    show("walk without a log, s", without.iter().map(|spent| spent.wall).collect(), 3);
+    show("without a log, s", without.iter().map(|spent| spent.wall).collect(), 3);
     let bytes = log_bytes(&arguments, &tree)?;
     println!("{:<44} {:.1}", "bytes of log for each directory", bytes as f64 / arguments.directories as f64);
     Ok(())
