@@ -15,7 +15,11 @@ fn kill_near_the_end(arguments: &Arguments, tree: &Path, bytes: u64) -> std::io:
     let (job, target) = (arguments.directory.join("job"), target(arguments));
     std::fs::create_dir(&target)?;
     let mut copy = command(arguments, tree);
-    copy.args(["--fsync", "none", "--job"]).arg(&job).stdout(Stdio::null()).stderr(Stdio::null());
+    // The log grows each second, so the copy must last many seconds.
+    copy.args(["--fsync", "none", "--iops", "15000", "--job"])
+        .arg(&job)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut copy = copy.spawn()?;
     let most = (bytes as f64 * SHARE) as u64;
     while !job.exists() || logged(&job)? < most {

@@ -10,9 +10,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use atta_entry::{Errno, Metadata};
+use atta_entry::{Errno, Kind, Metadata};
 use atta_ledger::{At, Seen};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 
 use crate::copy::target::Target;
 use crate::copy::target::mirror::Shared;
@@ -193,7 +193,10 @@ impl Sides {
                 let top = &target.top.directory;
                 let opened = match root.name.as_c_str() == c"." {
                     true => sys::open_directory_at(top, c"."),
-                    false => open_either(top, &root.name, &|name| target.shared.namer.of_directory(name)),
+                    false => {
+                        let alias = |name: &CStr| target.shared.namer.of_directory(name);
+                        either(&root.name, Some(&alias), |name| sys::open_directory_at(top, name))
+                    }
                 };
                 opened.ok().map(Side)
             });
@@ -220,11 +223,15 @@ impl Sides {
 /// The other name that a directory may have.
 type Alias<'a> = &'a dyn Fn(&CStr) -> CString;
 
-/// Opens a directory of the target, which may have its temporary name.
-fn open_either(above: &OwnedFd, name: &CStr, alias: Alias<'_>) -> Result<OwnedFd, Errno> {
-    match sys::open_directory_at(above, name) {
-        Err(Errno::NOENT) => sys::open_directory_at(above, &alias(name)),
-        opened => opened,
+/// Does something with a name, or with the other name that a directory may have.
+fn either<T>(
+    name: &CStr,
+    alias: Option<Alias<'_>>,
+    act: impl Fn(&CStr) -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    match (act(name), alias) {
+        (Err(Errno::NOENT), Some(alias)) => act(&alias(name)),
+        (done, _) => done,
     }
 }
 
@@ -247,25 +254,28 @@ impl Way {
             self.open.clear();
             self.root = root;
         }
-        let names: Vec<_> = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
+        let mut names: Vec<_> = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
+        let Some(last) = names.pop() else { return sys::stat_descriptor(&side.0) };
         let is_same = |((open, _), name): &(&(Vec<u8>, OwnedFd), &&[u8])| open == *name;
         let shared = self.open.iter().zip(&names).take_while(is_same).count();
         self.open.truncate(shared);
         for name in &names[shared..] {
-            let above = self.open.last().map_or(&side.0, |(_, opened)| opened);
             let c_name = CString::new(*name).map_err(|_| Errno::INVAL)?;
-            let opened = match alias {
-                Some(alias) => open_either(above, &c_name, alias)?,
-                None => sys::open_directory_at(above, &c_name)?,
-            };
+            let opened = either(&c_name, alias, |name| sys::open_directory_at(self.above(side), name))?;
             self.open.push((name.to_vec(), opened));
         }
-        let found =
-            sys::stat_descriptor(self.open.last().map_or(side.0.as_fd(), |(_, opened)| opened.as_fd()));
+        let last = CString::new(last).map_err(|_| Errno::INVAL)?;
+        let found = either(&last, alias, |name| sys::stat_at(self.above(side), name, false));
         // A deep tree must not take all descriptors. The next one begins at the root.
         if self.open.len() > OPEN_MOST {
             self.open.clear();
         }
-        found
+        let found = found?;
+        if found.kind() == Kind::Directory { Ok(found) } else { Err(Errno::NOTDIR) }
+    }
+
+    /// The last directory on the way.
+    fn above<'a>(&'a self, side: &'a Side) -> &'a OwnedFd {
+        self.open.last().map_or(&side.0, |(_, opened)| opened)
     }
 }
