@@ -31,6 +31,15 @@ impl Watch for Failures {
     }
 }
 
+/// Says that it is over when it is dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// A log in memory.
 #[derive(Default)]
 struct Log {
@@ -127,9 +136,9 @@ impl Job<'_> {
                 }
             });
             let mut session = Session::alone(stop.clone());
-            let outcome = copy.logged(&journal, sum).run(&mut session, |_| {});
-            is_over.store(true, Ordering::Relaxed);
-            outcome.unwrap()
+            // Also if the copy panics: the writer would wait for ever.
+            let _over = Over(&is_over);
+            copy.logged(&journal, sum).run(&mut session, |_| {}).unwrap()
         });
         assert_eq!(failures.0.into_inner().unwrap(), Vec::<String>::new());
         let mut log = log.into_inner().unwrap();

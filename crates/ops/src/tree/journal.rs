@@ -622,6 +622,51 @@ mod tests {
 
     use super::*;
 
+    /// Results that failed if they are odd.
+    #[derive(Debug)]
+    struct Odd;
+
+    impl State for Odd {
+        type Results = u64;
+
+        fn has_failed(results: &u64) -> bool {
+            !results.is_multiple_of(2)
+        }
+    }
+
+    #[test]
+    fn closing_counts_unless_it_failed_or_the_run_is_stopped() {
+        let opened: Arc<rustix::fd::OwnedFd> = Arc::new(std::fs::File::open("/").unwrap().into());
+        for (results, stops, counts) in [(4, false, true), (5, false, false), (4, true, false)] {
+            let (key, stop) = (Key::of_job(&[1; 16]), Stop::default());
+            let journal = Journal::<u64>::new(key, 1, 0).with_closing();
+            let mut noter = Noter::<Odd>::new(Some(&journal), &stop);
+            let place = atta_sys::Place { device: 1, inode: 1, mount: 1 };
+            let root = Directory::<Odd>::root(c"r".into(), 0, Arc::clone(&opened), place);
+            let directory = Arc::new(Directory::below(&root, c"d", None));
+            noter.found(&root, b"d");
+            noter.done(&directory, None, Some(&2), false);
+            if stops {
+                stop.set();
+            }
+            noter.closed(&directory, Some(&results));
+            let name = atta_ledger::LogName { run: 1, rank: 0, part: 0 };
+            let head = atta_ledger::Frame { offset: 0, sequence: 0, synced: 0 };
+            let log = atta_ledger::frame(&key, name, head, &journal.take()).unwrap();
+            let mut logs = atta_ledger::JobLogs::find(&key, vec![(name, log.as_slice())]).unwrap();
+            let mut next = Journal::<u64>::new(key, 2, 0).with_closing();
+            let mut sum = 0;
+            let resumed = next.resume(&mut logs, 1 << 20, &mut |told| {
+                if let Told::Results(more) = told {
+                    sum += more;
+                }
+            });
+            assert!(resumed.is_ok());
+            let left = next.take_left(9).iter().any(|redo| redo.path == b"d");
+            assert_eq!((sum, left), (if counts { 6 } else { 2 }, !counts), "{results} {stops}");
+        }
+    }
+
     #[test]
     fn notes_of_all_threads_are_taken_at_one_moment() {
         let journal = Journal::<u64>::new(Key::of_job(&[1; 16]), 1, 0);

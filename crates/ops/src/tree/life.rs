@@ -406,6 +406,58 @@ mod tests {
     }
 
     #[test]
+    fn directory_above_one_that_failed_is_not_noted_as_closed() {
+        let opened: Arc<rustix::fd::OwnedFd> = Arc::new(std::fs::File::open("/").unwrap().into());
+        for fails in [false, true] {
+            let growing = Growing::default();
+            let key = atta_ledger::Key::of_job(&[1; 16]);
+            let journal = crate::tree::Journal::<Marks>::new(key, 1, 0).with_closing();
+            let root =
+                Directory::root(c"r".into(), 0, Arc::clone(&opened), Place { device: 1, inode: 1, mount: 1 });
+            root.life().add_child();
+            let above = Arc::new(Directory::below(&root, c"a", None));
+            above.life().add_child();
+            let below = Arc::new(Directory::below(&above, c"b", None));
+            let mut noter = Noter::new(Some(&journal), &atta_runtime::Stop::default());
+            noter.found(&root, b"a");
+            noter.found(&above, b"b");
+            // The directory above has no names left when the one below ends, and fails.
+            for (directory, has_failed) in [(&above, false), (&below, fails)] {
+                if has_failed {
+                    noter.note_failure();
+                }
+                let (worker, tasks, results) = (&mut dice(1), &mut Tasks::default(), &mut Marks::default());
+                let noter = &mut noter;
+                let mut closer =
+                    Closer { handler: &growing, worker, tasks, results, open: &growing.open, noter };
+                closer.end_names(&CurrentSlice::new(directory, Extent::Whole));
+                for own in std::mem::take(&mut closer.tasks.ended) {
+                    closer.end_part(&own);
+                }
+            }
+            while let Some(work) = growing.take(&mut dice(1)) {
+                if let Work::End(part, _) = work {
+                    let (worker, tasks, results) =
+                        (&mut dice(1), &mut Tasks::default(), &mut Marks::default());
+                    let noter = &mut noter;
+                    Closer { handler: &growing, worker, tasks, results, open: &growing.open, noter }
+                        .end_part(&part);
+                }
+            }
+            let name = atta_ledger::LogName { run: 1, rank: 0, part: 0 };
+            let head = atta_ledger::Frame { offset: 0, sequence: 0, synced: 0 };
+            let log = atta_ledger::frame(&key, name, head, &atta_runtime::Facts::take(&journal)).unwrap();
+            let mut logs = atta_ledger::JobLogs::find(&key, vec![(name, log.as_slice())]).unwrap();
+            let mut next = crate::tree::Journal::<Marks>::new(key, 2, 0).with_closing();
+            assert!(next.resume(&mut logs, 1 << 20, &mut |_| {}).is_ok());
+            let mut left: Vec<_> =
+                next.take_left(9).into_iter().map(|redo| redo.path).filter(|path| !path.is_empty()).collect();
+            left.sort();
+            assert_eq!(left, if fails { vec![b"a".to_vec(), b"a/b".to_vec()] } else { vec![] });
+        }
+    }
+
+    #[test]
     fn each_directory_is_done_once_and_closed_once() {
         let opened: Arc<rustix::fd::OwnedFd> = Arc::new(std::fs::File::open("/").unwrap().into());
         let place = Place { device: 1, inode: 1, mount: 1 };

@@ -77,3 +77,69 @@ fn forget_all(known: &OwnedFd, keys: &[CString], threads: usize) -> Result<Remov
         None => Ok(Removed { removed: removed.into_inner(), elsewhere: elsewhere.into_inner() }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+
+    use atta_testkit::scratch::Scratch;
+
+    use crate::copy::links::claims::{Claim, Known, claim, keep_known, key, read_claim};
+    use crate::copy::nothing_fails::NothingFails;
+    use crate::copy::options::Options;
+    use crate::copy::{Copy, Seat};
+    use atta_sys as sys;
+
+    #[test]
+    fn next_run_forgets_copies_that_are_not_whole() {
+        let scratch = Scratch::new("links-forget").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        fs::create_dir(&source).unwrap();
+        let sources = [source.as_os_str().as_bytes().to_vec()];
+        let path = target.as_os_str().as_bytes();
+        let seat = Seat { job: 7, ..Seat::alone() };
+        let prepare =
+            |run| Options { run_of_job: Some(run), no_target_directory: true, ..Options::default() };
+        let first = prepare(1);
+        let copy = Copy::prepare(&sources, path, &first, &NothingFails, seat).unwrap();
+        let private = &copy.operation.target.private;
+        private.stay();
+        let known = private.links().unwrap();
+        let mut keys = Vec::new();
+        for name in ["claimed", "whole", "of-another-start", "without-copy"] {
+            fs::write(source.join(name), name).unwrap();
+            let metadata = sys::stat_path(source.join(name).as_os_str().as_bytes(), false).unwrap();
+            let claimed = claim(known, &metadata, 0).unwrap().unwrap();
+            if name != "without-copy" {
+                rustix::fs::linkat(
+                    rustix::fs::CWD,
+                    source.join(name),
+                    known,
+                    key(&metadata),
+                    rustix::fs::AtFlags::empty(),
+                )
+                .unwrap();
+            }
+            let now = Known::new(&metadata, 0, None);
+            match name {
+                "claimed" => drop(claimed),
+                "of-another-start" => keep_known(claimed, &Known { start: now.start ^ 2, ..now }).unwrap(),
+                _ => keep_known(claimed, &now).unwrap(),
+            }
+            keys.push((name, key(&metadata)));
+        }
+        drop(copy);
+        let second = prepare(2);
+        let copy = Copy::prepare(&sources, path, &second, &NothingFails, seat).unwrap();
+        let known = copy.operation.target.private.links().unwrap();
+        for (name, key) in keys {
+            let is_kept = matches!(read_claim(known, &key), Ok(Claim::Complete(_)));
+            assert_eq!(
+                (is_kept, sys::stat_at(known, &key, false).is_ok()),
+                (name == "whole", name == "whole"),
+                "{name}"
+            );
+        }
+    }
+}

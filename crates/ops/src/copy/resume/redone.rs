@@ -127,3 +127,65 @@ pub(crate) fn remove_temporary(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+
+    use atta_testkit::scratch::Scratch;
+
+    use super::*;
+    use crate::copy::nothing_fails::NothingFails;
+    use crate::copy::options::Options;
+    use crate::copy::{Copy, Seat};
+    use crate::tree::operation::Handler;
+
+    #[test]
+    fn incomplete_files_of_an_unknown_directory_are_removed() {
+        let scratch = Scratch::new("redone").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        fs::create_dir(&source).unwrap();
+        fs::create_dir(&target).unwrap();
+        let sources = [source.as_os_str().as_bytes().to_vec()];
+        let options = Options { run_of_job: Some(2), ..Options::default() };
+        let seat = Seat { job: 7, ..Seat::alone() };
+        let copy =
+            Copy::prepare(&sources, target.as_os_str().as_bytes(), &options, &NothingFails, seat).unwrap();
+        let operation = &copy.operation;
+        let mut worker = operation.worker(0);
+        let above = &operation.target.roots.find(&sources[0]).unwrap().parent;
+        let of_run = |run| {
+            let name = Namer::new(7).with_run(run).of_file(0);
+            String::from_utf8(name.into_bytes()).unwrap()
+        };
+        let (earlier, now) = (of_run(1), of_run(2));
+        for (is_hidden, is_redone, stays) in [
+            (true, false, vec![now.clone()]),
+            (false, false, vec![now.clone(), "whole".into()]),
+            (true, true, vec![earlier.clone(), now.clone(), "whole".into()]),
+        ] {
+            let mirror = above.below(c"d");
+            let alias = mirror.target.alias().unwrap().to_owned();
+            let path = target.join(if is_hidden { alias.to_str().unwrap() } else { "d" });
+            fs::create_dir(&path).unwrap();
+            for name in [&earlier, &now, "whole"] {
+                fs::write(path.join(name), "x").unwrap();
+            }
+            if !is_hidden {
+                mirror.target.end_alias();
+            }
+            if is_redone {
+                mirror.set_redone();
+            }
+            operation.maker(&mut worker).begin_unknown(&mirror).unwrap();
+            let opened = sys::open_directory_path(path.as_os_str().as_bytes(), false).unwrap();
+            let names = sys::names_of(&opened, 10).unwrap();
+            let names: BTreeSet<_> = names.into_iter().map(|name| name.into_string().unwrap()).collect();
+            assert_eq!(names, stays.into_iter().collect(), "{is_hidden} {is_redone}");
+            names.iter().for_each(|name| fs::remove_file(path.join(name)).unwrap());
+            fs::remove_dir(&path).unwrap();
+        }
+    }
+}

@@ -191,5 +191,15 @@ mod tests {
         assert!(!is_direct(None));
         mirror.target.end_alias();
         assert!(!is_direct(Some(&whole)), "it has its name");
+
+        let redone = Mirror::of(&Arc::new(Directory::below(&source, c"redone", None))).unwrap();
+        redone.set_new(0);
+        let place = |opened: &Arc<OwnedFd>| {
+            Place { mirror: &redone, directory: Arc::clone(opened), name: c"file", slice: Some(&whole) }
+                .is_direct()
+        };
+        assert!(place(&opened));
+        redone.set_redone();
+        assert!(!place(&opened), "another task may give it its name");
     }
 }
