@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_counts_unless_it_failed_or_the_run_is_stopped() {
+    fn closing_counts_unless_it_failed_or_was_stopped() {
         let opened: Arc<rustix::fd::OwnedFd> = Arc::new(std::fs::File::open("/").unwrap().into());
         for (results, stops, counts) in [(4, false, true), (5, false, false), (4, true, false)] {
             let (key, stop) = (Key::of_job(&[1; 16]), Stop::default());

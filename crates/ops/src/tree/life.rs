@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn directory_above_one_that_failed_is_not_noted_as_closed() {
+    fn directory_above_a_failed_one_is_not_noted_closed() {
         let opened: Arc<rustix::fd::OwnedFd> = Arc::new(std::fs::File::open("/").unwrap().into());
         for fails in [false, true] {
             let growing = Growing::default();

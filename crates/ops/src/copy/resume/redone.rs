@@ -143,7 +143,7 @@ mod tests {
     use crate::tree::operation::Handler;
 
     #[test]
-    fn incomplete_files_of_an_unknown_directory_are_removed() {
+    fn incomplete_files_of_unknown_directories_go() {
         let scratch = Scratch::new("redone").unwrap();
         let (source, target) = (scratch.join("source"), scratch.join("target"));
         fs::create_dir(&source).unwrap();
