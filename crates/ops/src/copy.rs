@@ -355,7 +355,8 @@ impl<'a> Copy<'a> {
         let (walked, earlier) = match logged {
             Some(Logged { journal, earlier }) => {
                 let with_log = (&operation, journal);
-                (tree::run_logged(session, with_log, roots, options, observed)?, Some(earlier))
+                let run = || tree::run_logged(session, with_log, roots, options, observed);
+                (operation.while_syncing(run)?, Some(earlier))
             }
             None => (tree::run(session, &operation, starts, options, observed)?, None),
         };

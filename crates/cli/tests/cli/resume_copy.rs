@@ -31,8 +31,8 @@ fn killed(command: &mut Command, job: &Path, signal: Signal) -> Option<i32> {
     kill(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(), job, signal)
 }
 
-/// Kills runs of a copy until one has found something done in the log.
-fn killed_half_way(command: &mut Command, job: &Path) {
+/// Kills runs of a copy until one has found that many entries done in the log.
+fn killed_half_way(command: &mut Command, job: &Path, least: u64) {
     for _ in 0..20 {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut said = child.stderr.take().unwrap();
@@ -48,7 +48,9 @@ fn killed_half_way(command: &mut Command, job: &Path) {
         child.wait().unwrap();
         let mut text = String::new();
         std::io::Read::read_to_string(&mut said, &mut text).unwrap();
-        if text.contains(" entries are not looked at again") && !text.contains(": 0 entries") {
+        let found =
+            text.split(": ").last().and_then(|rest| rest.strip_suffix(" entries are not looked at again\n"));
+        if found.is_some_and(|found| found.replace(',', "").parse().is_ok_and(|found: u64| found >= least)) {
             return;
         }
     }
@@ -100,7 +102,7 @@ fn killed_copy_goes_on_to_the_same_copy() {
         let more = ["--iops", "5000", "-j", threads];
         assert_eq!(killed(&mut copy_job(&job, &source, &target, &more), &job, signal), code);
     }
-    killed_half_way(&mut copy_job(&job, &source, &target, &["--iops", "5000"]), &job);
+    killed_half_way(&mut copy_job(&job, &source, &target, &["--iops", "5000"]), &job, 1);
     let ran = run(&mut copy_job(&job, &source, &target, &["-j3"])).expect_code(0);
     assert!(number(&ran.json(), "earlier.entries") > 0, "{}", ran.out());
     assert_eq!(totals(&ran), totals(&plain));
@@ -159,7 +161,7 @@ fn half_done(label: &str) -> (Scratch, [PathBuf; 3]) {
     for number in 0..100 {
         trees::flat(&make_directory(source.join(format!("d{number}"))), 100).unwrap();
     }
-    killed_half_way(&mut copy_job(&job, &source, &target, &["--iops", "1500", "-j1"]), &job);
+    killed_half_way(&mut copy_job(&job, &source, &target, &["--iops", "1500", "-j1"]), &job, 1);
     (scratch, [source, target, job])
 }
 
@@ -221,6 +223,29 @@ fn failed_files_are_tried_again_by_a_resume() {
 }
 
 #[test]
+fn names_of_one_file_stay_one_when_one_has_failed() {
+    let test = "names_of_one_file_stay_one_when_one_has_failed";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = scratch("resume-failed-link");
+    let [shown, target, job] = ["shown", "target", "job"].map(|name| scratch.join(name));
+    make_directory(&shown);
+    for directory in ["a", "b"] {
+        make_directory(shown.join(directory));
+    }
+    let first = make_file(shown.join("a/first"), b"one file");
+    std::fs::hard_link(&first, shown.join("b/second")).unwrap();
+    let builder = SlowFs::builder().latency(Duration::ZERO).over(&shown).fail("lookup:second:EIO:times=1");
+    let Some(slow) = skip::unless_available(test, builder.mount()) else { return };
+    run(&mut copy_job(&job, slow.path(), &target, &["-j1"])).expect_code(3);
+    assert!(target.join("a/first").exists() && !target.join("b/second").exists());
+    let ran = run(&mut copy_job(&job, slow.path(), &target, &[])).expect_code(0);
+    let inode = |name: &str| std::os::unix::fs::MetadataExt::ino(&target.join(name).metadata().unwrap());
+    assert_eq!(inode("a/first"), inode("b/second"));
+    assert_eq!((number(&ran.json(), "files"), number(&ran.json(), "hard_links")), (1, 1));
+    assert_eq!(temporary(scratch.path()), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn other_copies_leave_what_a_job_has_copied() {
     let (scratch, [source, target, job]) = half_done("resume-beside");
     let beside = make_file(scratch.join("beside"), b"beside");
@@ -266,10 +291,16 @@ fn names_of_a_half_done_directory_are_missed() {
     let scratch = scratch("resume-lost-flat");
     let [source, target, job] = ["source", "target", "job"].map(|name| scratch.join(name));
     trees::flat(&make_directory(make_directory(&source).join("flat")), 30_000).unwrap();
-    killed_half_way(&mut copy_job(&job, &source, &target, &["--iops", "7000", "-j1"]), &job);
-    std::fs::remove_dir_all(&target).unwrap();
+    // Names of at least one slice.
+    killed_half_way(&mut copy_job(&job, &source, &target, &["--iops", "7000", "-j1"]), &job, 4096);
+    let flat = names_in(&target);
+    std::fs::remove_dir_all(target.join(&flat[0])).unwrap();
     let ran = run(&mut copy_job(&job, &source, &target, &[])).expect_code(4);
-    assert!(ran.err().contains("directories are gone or replaced in TARGET: 1"), "{}", ran.err());
+    assert!(
+        ran.err().contains("directories are gone or replaced in TARGET: 1, such as flat"),
+        "{}",
+        ran.err()
+    );
 }
 
 #[test]

@@ -346,7 +346,7 @@ impl Handler for CopyOperation<'_> {
         let mut committer = self.committer(worker);
         committer.finish_some();
         committer.check_some();
-        committer.sync_if_due();
+        committer.publish_if_due();
         self.make_some_links(worker);
     }
 

@@ -4,10 +4,12 @@
 //! ```text
 //!   a batch is synced ─▶ renamed ─▶ its slices end: held ─▶ the next sync ─▶ confirmed: the next frame of the log has it
 //! ```
+//!
+//! A thread of its own begins such a sync if no batch does ([`CopyOperation::while_syncing`]), so that no thread that copies waits for it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use atta_entry::Errno;
@@ -15,14 +17,22 @@ use atta_entry::Errno;
 use crate::copy::commit::Committer;
 use crate::copy::commit::batch::BATCH_BYTES;
 use crate::copy::commit::syncing::{Opened, make_durable};
+use crate::copy::handler::CopyOperation;
 use crate::copy::results::Results;
+use crate::copy::target::Target;
 use crate::copy::target::mirror::{Mirror, SourceDirectory};
 use crate::tree::Journal;
 use crate::tree::directory::Directory;
 use crate::tree::journal::Held;
+use crate::tree::listing::descriptor_cache::DescriptorCache;
 
-/// How long after the begin of a sync the next one begins.
-const EVERY: Duration = Duration::from_secs(5);
+/// How long after the begin of a sync the next one begins, in milliseconds.
+const EVERY_MS: u64 = 5000;
+/// How often it is looked whether one is due.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Descriptors that the thread which syncs keeps open.
+const HELD_OPEN: usize = 8;
 
 /// What is done and waits for a sync.
 pub(crate) struct Noting<'a> {
@@ -36,6 +46,12 @@ pub(crate) struct Noting<'a> {
     notes: AtomicU64,
     /// Bytes of chunks that were copied since the last sync began.
     bytes: AtomicU64,
+    /// When the last batch was taken to be published, as `last`.
+    published: AtomicU64,
+    /// The copy is over.
+    is_over: Mutex<bool>,
+    /// Something is due, or the copy is over.
+    wakes: Condvar,
 }
 
 /// By the address of the directory: it, and when it was noted last.
@@ -43,8 +59,10 @@ type Unsynced = HashMap<usize, (Arc<Directory>, u64)>;
 
 impl<'a> Noting<'a> {
     pub(crate) fn new(journal: &'a Journal<Results>) -> Self {
-        let [last, notes, bytes] = [0; 3].map(AtomicU64::new);
-        Self { journal, unsynced: Mutex::default(), began: Instant::now(), last, notes, bytes }
+        let [last, notes, bytes, published] = [0; 4].map(AtomicU64::new);
+        let (unsynced, began) = (Mutex::default(), Instant::now());
+        let (is_over, wakes) = (Mutex::default(), Condvar::new());
+        Self { journal, unsynced, began, last, notes, bytes, published, is_over, wakes }
     }
 
     /// Whether something waits for a sync.
@@ -52,16 +70,36 @@ impl<'a> Noting<'a> {
         self.journal.has_held()
     }
 
-    /// Whether a sync is due. True for one thread: the others take it that this one begins a sync.
+    /// Whether a sync of what is held is due.
     fn is_due(&self) -> bool {
-        let last = self.last.load(Ordering::Relaxed);
-        let now = self.now();
-        let every = u64::try_from(EVERY.as_millis()).unwrap_or(u64::MAX);
-        if self.bytes.load(Ordering::Relaxed) >= BATCH_BYTES {
-            return self.bytes.swap(0, Ordering::Relaxed) >= BATCH_BYTES;
+        let is_old = self.now().saturating_sub(self.last.load(Ordering::Relaxed)) >= EVERY_MS;
+        self.has_held() && (is_old || self.bytes.load(Ordering::Relaxed) >= BATCH_BYTES)
+    }
+
+    /// Whether the batch is to be published. True for one thread: the others take it that this one does that.
+    fn is_batch_due(&self) -> bool {
+        let (last, now) = (self.published.load(Ordering::Relaxed), self.now());
+        now.saturating_sub(last) >= EVERY_MS
+            && self.published.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Waits until a sync is due. Returns false when the copy is over.
+    fn wait_until_due(&self) -> bool {
+        let mut is_over = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*is_over {
+            if self.is_due() {
+                return true;
+            }
+            let waited = self.wakes.wait_timeout(is_over, PAUSE);
+            (is_over, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
-        now.saturating_sub(last) >= every
-            && self.last.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        false
+    }
+
+    /// Says that the copy is over.
+    fn end_all(&self) {
+        *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.wakes.notify_all();
     }
 
     fn now(&self) -> u64 {
@@ -70,7 +108,10 @@ impl<'a> Noting<'a> {
 
     /// Counts bytes of a chunk.
     pub(crate) fn count(&self, bytes: u64) {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before < BATCH_BYTES && before + bytes >= BATCH_BYTES {
+            self.wakes.notify_one();
+        }
     }
 
     /// Called before the end of a slice of a directory, or its closing, is noted.
@@ -106,29 +147,64 @@ impl<'a> Noting<'a> {
     }
 }
 
-impl Committer<'_> {
+/// Ends the thread that syncs when it is dropped, also if the copy panics.
+struct Over<'n, 'j>(&'n Noting<'j>);
+
+impl Drop for Over<'_, '_> {
+    fn drop(&mut self) {
+        self.0.end_all();
+    }
+}
+
+impl Target<'_> {
     /// Makes all data durable that was written, as [`Stores::sync`](crate::copy::commit::stores::Stores::sync) does. What was done before is
-    /// noted in the log of the job.
-    pub(crate) fn sync_stores(&mut self) -> Result<(), Errno> {
-        let Some(noting) = &self.commit.noting else { return self.stores().sync() };
+    /// noted in the log of the job, if there is one.
+    fn sync_noting(&self, noting: Option<&Noting<'_>>, held_open: &mut DescriptorCache) -> Result<(), Errno> {
+        let Some(noting) = noting else { return self.stores.sync() };
         let (held, unsynced) = noting.begin();
-        let synced = self.stores().sync();
-        if synced.is_ok() && unsynced.values().all(|(target, _)| self.sync_one(target)) {
+        let synced = self.stores.sync();
+        let mut sync_one = |target: &Arc<Directory>| {
+            let opened = target.descriptor(held_open, self.features);
+            opened.is_ok_and(|opened| make_durable(Opened::Directory(opened)).is_ok())
+        };
+        if synced.is_ok() && unsynced.values().all(|(target, _)| sync_one(target)) {
             noting.end(held, &unsynced);
         }
         synced
     }
+}
 
-    fn sync_one(&mut self, target: &Arc<Directory>) -> bool {
-        let opened = target.descriptor(&mut self.maker.scratch.held, self.maker.target.features);
-        opened.is_ok_and(|opened| make_durable(Opened::Directory(opened)).is_ok())
+impl CopyOperation<'_> {
+    /// Copies while a thread of its own syncs what is held for the log of the job, if there is one.
+    pub(crate) fn while_syncing<T>(&self, copy: impl FnOnce() -> T) -> T {
+        let Some(noting) = &self.commit.noting else { return copy() };
+        std::thread::scope(|scope| {
+            let _over = Over(noting);
+            let thread = std::thread::Builder::new().name("atta-sync".to_owned());
+            let syncs = || {
+                let mut held_open = DescriptorCache::new(HELD_OPEN);
+                while noting.wait_until_due() {
+                    // If it fails, a later run does again what was held.
+                    let _ = self.target.sync_noting(Some(noting), &mut held_open);
+                }
+            };
+            // Without it, batches sync what was done before them, and the last sync the rest.
+            let _ = thread.spawn_scoped(scope, syncs);
+            copy()
+        })
+    }
+}
+
+impl Committer<'_> {
+    /// Makes all data durable that was written. What was done before is noted in the log of the job, if there is one.
+    pub(crate) fn sync_stores(&mut self) -> Result<(), Errno> {
+        self.maker.target.sync_noting(self.commit.noting.as_ref(), &mut self.maker.scratch.held)
     }
 
-    /// Begins a sync if one is due, so that what is done gets into the log of the job.
-    pub(crate) fn sync_if_due(&mut self) {
-        if self.commit.noting.as_ref().is_some_and(Noting::is_due) {
+    /// Publishes what waits, if a copy with a log has not done so for some time.
+    pub(crate) fn publish_if_due(&mut self) {
+        if self.commit.noting.as_ref().is_some_and(Noting::is_batch_due) {
             self.publish_waiting();
-            self.sync_held();
         }
     }
 
