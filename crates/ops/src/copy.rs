@@ -275,13 +275,18 @@ impl<'a> Copy<'a> {
         Self { starts: Box::new(starts.map(Seed::from)), ..self }
     }
 
-    /// With a log of its job ([`Options::run_of_job`]): `journal` gets what is to be written, and on the first rank it says what earlier runs of the
+    /// With a log of its job ([`Options::run_of_job`]): `journal` gets what is to be written; `write` writes it at once; and on the first rank it says what earlier runs of the
     /// job have done, and `earlier` what that came to. Only what is left is copied; the outcome has the sums of all runs. Every rank must call this.
     #[must_use]
-    pub fn logged(mut self, journal: &'a Journal<Results>, earlier: Results) -> Self {
+    pub fn logged(
+        mut self,
+        journal: &'a Journal<Results>,
+        write: &'a (dyn Fn() + Sync),
+        earlier: Results,
+    ) -> Self {
         let target = &self.operation.target;
         target.private.stay();
-        self.operation.commit.noting = Some(Noting::new(journal));
+        self.operation.commit.noting = Some(Noting::new(journal, write));
         if target.is_durable() {
             journal.hold();
         }

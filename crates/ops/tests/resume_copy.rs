@@ -138,7 +138,7 @@ impl Job<'_> {
             let mut session = Session::alone(stop.clone());
             // Also if the copy panics: the writer would wait for ever.
             let _over = Over(&is_over);
-            copy.logged(&journal, sum).run(&mut session, |_| {}).unwrap()
+            copy.logged(&journal, &|| {}, sum).run(&mut session, |_| {}).unwrap()
         });
         assert_eq!(failures.0.into_inner().unwrap(), Vec::<String>::new());
         let mut log = log.into_inner().unwrap();

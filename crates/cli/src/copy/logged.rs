@@ -132,7 +132,9 @@ pub(super) fn copy_first<T>(
         let begun = write_first(log, session.is_alone());
         let is_begun = session.broadcast(Some(begun.is_ok()))?;
         fatal = begun.err();
-        if is_begun { act(copy.logged(journal, earlier), session).map(Some) } else { Ok(None) }
+        // What fails is reported at the end.
+        let write = || drop(log.write_now());
+        if is_begun { act(copy.logged(journal, &write, earlier), session).map(Some) } else { Ok(None) }
     });
     Ok((done?, fatal.or(written.err())))
 }
@@ -145,7 +147,10 @@ pub(super) fn copy_other<T>(
     act: impl FnOnce(Copy<'_>) -> Result<T, RankError>,
 ) -> (Result<T, RankError>, Result<(), Fatal>) {
     let journal = &journal;
-    write_while((file, journal), stop, |_| act(copy.logged(journal, earlier)))
+    write_while((file, journal), stop, |log| {
+        let write = || drop(log.write_now());
+        act(copy.logged(journal, &write, earlier))
+    })
 }
 
 /// Device and inode of the directory of the job.

@@ -266,6 +266,11 @@ impl<R: SliceResults> Journal<R> {
         self.holds.store(true, Ordering::Relaxed);
     }
 
+    /// Whether what is done waits for a sync.
+    pub(crate) fn is_holding(&self) -> bool {
+        self.holds.load(Ordering::Relaxed)
+    }
+
     /// Whether something waits for a sync.
     pub(crate) fn has_held(&self) -> bool {
         self.has_held.load(Ordering::Relaxed)

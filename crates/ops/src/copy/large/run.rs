@@ -183,6 +183,9 @@ impl Chunked for CopyOperation<'_> {
         if let Some(value) = file.own.done_earlier(file.chunks.index_of(range.start)) {
             return Ok(value);
         }
+        if let Some(noting) = &self.commit.noting {
+            noting.wait_for_storage(&self.target.options.walk.stop);
+        }
         let value = self.chunk_copier(worker).copy(&file.own, range)?;
         if self.commit.noting.is_some() && self.target.stores.syncs_each_in(&file.own.mirror) {
             // No sync of many files reaches it.

@@ -8,11 +8,12 @@
 //! A thread of its own begins such a sync if no batch does ([`CopyOperation::while_syncing`]), so that no thread that copies waits for it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use atta_entry::Errno;
+use atta_runtime::Stop;
 
 use crate::copy::commit::Committer;
 use crate::copy::commit::batch::BATCH_BYTES;
@@ -31,12 +32,36 @@ const EVERY_MS: u64 = 5000;
 /// How often it is looked whether one is due.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Bytes of chunks of large files, since the copy began.
+#[derive(Default)]
+struct ChunkBytes {
+    copied: AtomicU64,
+    /// Of these, before the last sync began.
+    begun: AtomicU64,
+    /// Of these, before a sync that has ended.
+    ended: AtomicU64,
+}
+
+impl ChunkBytes {
+    /// Bytes that the next sync is for.
+    fn unbegun(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed).saturating_sub(self.begun.load(Ordering::Relaxed))
+    }
+
+    /// Bytes that no sync has ended for.
+    fn left(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed).saturating_sub(self.ended.load(Ordering::Relaxed))
+    }
+}
+
 /// Descriptors that the thread which syncs keeps open.
 const HELD_OPEN: usize = 8;
 
 /// What is done and waits for a sync.
 pub(crate) struct Noting<'a> {
     pub(crate) journal: &'a Journal<Results>,
+    /// Writes a frame of the log now.
+    write: &'a (dyn Fn() + Sync),
     /// Target directories in which something has ended, and which are synced by themselves.
     unsynced: Mutex<Unsynced>,
     began: Instant,
@@ -44,10 +69,11 @@ pub(crate) struct Noting<'a> {
     last: AtomicU64,
     /// Counts notes.
     notes: AtomicU64,
-    /// Bytes of chunks that were copied since the last sync began.
-    bytes: AtomicU64,
+    chunks: ChunkBytes,
     /// When the last batch was taken to be published, as `last`.
     published: AtomicU64,
+    /// A thread of its own syncs what is held.
+    is_served: AtomicBool,
     /// The copy is over.
     is_over: Mutex<bool>,
     /// Something is due, or the copy is over.
@@ -58,11 +84,11 @@ pub(crate) struct Noting<'a> {
 type Unsynced = HashMap<usize, (Arc<Directory>, u64)>;
 
 impl<'a> Noting<'a> {
-    pub(crate) fn new(journal: &'a Journal<Results>) -> Self {
-        let [last, notes, bytes, published] = [0; 4].map(AtomicU64::new);
+    pub(crate) fn new(journal: &'a Journal<Results>, write: &'a (dyn Fn() + Sync)) -> Self {
+        let ([last, notes, published], chunks) = ([0; 3].map(AtomicU64::new), ChunkBytes::default());
         let (unsynced, began) = (Mutex::default(), Instant::now());
-        let (is_over, wakes) = (Mutex::default(), Condvar::new());
-        Self { journal, unsynced, began, last, notes, bytes, published, is_over, wakes }
+        let (is_served, is_over, wakes) = (AtomicBool::new(false), Mutex::default(), Condvar::new());
+        Self { journal, write, unsynced, began, last, notes, chunks, published, is_served, is_over, wakes }
     }
 
     /// Whether something waits for a sync.
@@ -73,7 +99,7 @@ impl<'a> Noting<'a> {
     /// Whether a sync of what is held is due.
     fn is_due(&self) -> bool {
         let is_old = self.now().saturating_sub(self.last.load(Ordering::Relaxed)) >= EVERY_MS;
-        self.has_held() && (is_old || self.bytes.load(Ordering::Relaxed) >= BATCH_BYTES)
+        self.has_held() && (is_old || self.chunks.unbegun() >= BATCH_BYTES)
     }
 
     /// Whether the batch is to be published. True for one thread: the others take it that this one does that.
@@ -108,10 +134,22 @@ impl<'a> Noting<'a> {
 
     /// Counts bytes of a chunk.
     pub(crate) fn count(&self, bytes: u64) {
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before < BATCH_BYTES && before + bytes >= BATCH_BYTES {
-            self.wakes.notify_one();
+        self.chunks.copied.fetch_add(bytes, Ordering::Relaxed);
+        if self.chunks.unbegun() >= BATCH_BYTES {
+            self.wakes.notify_all();
         }
+    }
+
+    /// Waits while two batches of chunks wait for the storage: a kill would lose all of them.
+    pub(crate) fn wait_for_storage(&self, stop: &Stop) {
+        while self.chunks.left() >= 2 * BATCH_BYTES && self.has_thread() && !stop.is_set() {
+            std::thread::sleep(PAUSE / 20);
+        }
+    }
+
+    /// Whether a thread of its own syncs what is held.
+    fn has_thread(&self) -> bool {
+        self.journal.is_holding() && self.is_served.load(Ordering::Relaxed)
     }
 
     /// Called before the end of a slice of a directory, or its closing, is noted.
@@ -130,12 +168,13 @@ impl<'a> Noting<'a> {
         self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes what is done so far, before a sync, and returns the directories that are synced by themselves.
-    fn begin(&self) -> (Held<Results>, Unsynced) {
+    /// Takes what is done so far, before a sync, and returns the directories that are synced by themselves, and the bytes of chunks so far.
+    fn begin(&self) -> (Held<Results>, Unsynced, u64) {
         self.last.store(self.now(), Ordering::Relaxed);
-        self.bytes.store(0, Ordering::Relaxed);
+        let copied = self.chunks.copied.load(Ordering::Relaxed);
+        self.chunks.begun.fetch_max(copied, Ordering::Relaxed);
         let held = self.journal.begin_sync();
-        (held, self.unsynced().clone())
+        (held, self.unsynced().clone(), copied)
     }
 
     /// Notes that a sync has succeeded. Until then, another one has to sync the directories, too.
@@ -156,12 +195,21 @@ impl Drop for Over<'_, '_> {
     }
 }
 
+/// Says that the thread that syncs has ended when it is dropped, also if it panics: others must not wait for it.
+struct Served<'n, 'j>(&'n Noting<'j>);
+
+impl Drop for Served<'_, '_> {
+    fn drop(&mut self) {
+        self.0.is_served.store(false, Ordering::Relaxed);
+    }
+}
+
 impl Target<'_> {
     /// Makes all data durable that was written, as [`Stores::sync`](crate::copy::commit::stores::Stores::sync) does. What was done before is
     /// noted in the log of the job, if there is one.
     fn sync_noting(&self, noting: Option<&Noting<'_>>, held_open: &mut DescriptorCache) -> Result<(), Errno> {
         let Some(noting) = noting else { return self.stores.sync() };
-        let (held, unsynced) = noting.begin();
+        let (held, unsynced, copied) = noting.begin();
         let synced = self.stores.sync();
         let mut sync_one = |target: &Arc<Directory>| {
             let opened = target.descriptor(held_open, self.features);
@@ -169,6 +217,11 @@ impl Target<'_> {
         };
         if synced.is_ok() && unsynced.values().all(|(target, _)| sync_one(target)) {
             noting.end(held, &unsynced);
+        }
+        // Also if it failed: what was held is forgotten then.
+        if noting.chunks.ended.fetch_max(copied, Ordering::Relaxed) < copied {
+            // Within a second, much more may be copied.
+            (noting.write)();
         }
         synced
     }
@@ -182,6 +235,8 @@ impl CopyOperation<'_> {
             let _over = Over(noting);
             let thread = std::thread::Builder::new().name("atta-sync".to_owned());
             let syncs = || {
+                let _served = Served(noting);
+                noting.is_served.store(true, Ordering::Relaxed);
                 let mut held_open = DescriptorCache::new(HELD_OPEN);
                 while noting.wait_until_due() {
                     // If it fails, a later run does again what was held.
