@@ -361,7 +361,11 @@ impl<'a> Copy<'a> {
             Some(Logged { journal, earlier }) => {
                 let with_log = (&operation, journal);
                 let run = || tree::run_logged(session, with_log, roots, options, observed);
-                (operation.while_syncing(run)?, Some(earlier))
+                let walked = match &operation.commit.noting {
+                    Some(noting) => noting.while_syncing(&operation.target, run),
+                    None => run(),
+                };
+                (walked?, Some(earlier))
             }
             None => (tree::run(session, &operation, starts, options, observed)?, None),
         };

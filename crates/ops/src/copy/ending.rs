@@ -22,6 +22,7 @@ use crate::copy::links::forget::forget_links;
 use crate::copy::options::{Existing, Fsync, Leftovers, Outcome};
 use crate::copy::plan::beside::left_by;
 use crate::copy::results::Results;
+use crate::copy::resume::large::forget_begun;
 use crate::copy::thread::Worker;
 
 use crate::copy::results::times::{Clock, Phase, RankReport};
@@ -258,7 +259,9 @@ impl<'a> Ending<'a> {
         if operation.is_repair {
             operation.repairer(worker).expect_roots();
         }
-        operation.forget_begun(worker);
+        if let Some(noting) = &operation.commit.noting {
+            forget_begun(&operation.target, noting, &mut worker.scratch.held);
+        }
         for mirror in operation.target.roots.mirrors() {
             // A directory that could not be read gets its final name, too.
             operation.committer(worker).name_root(mirror);

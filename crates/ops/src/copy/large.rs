@@ -5,6 +5,7 @@ mod chunk;
 pub(crate) mod plan;
 mod run;
 
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -12,9 +13,9 @@ use std::sync::atomic::AtomicUsize;
 use atta_entry::Metadata;
 use rustix::fd::OwnedFd;
 
-use crate::copy::resume::large::Done;
 use crate::copy::target::mirror::Mirror;
 use crate::copy::target::place::Made;
+use crate::digest::PieceValue;
 use crate::file::chunks::UnderWay;
 use crate::file::error::FileError;
 use crate::file::source::Identity;
@@ -45,6 +46,9 @@ impl Key {
 pub(crate) type LargeCopy = large::Large<Large, FileError, Arc<Mirror>>;
 /// Files that are being copied in chunks.
 pub(crate) type LargeCopies = UnderWay<LargeCopy>;
+
+/// Chunks that are done, with their values.
+pub(crate) type Done = HashMap<u64, Option<PieceValue>>;
 
 /// A file that is being copied in chunks.
 #[derive(Debug)]

@@ -8,9 +8,8 @@ use atta_entry::Metadata;
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 
-use crate::copy::large::{Key, Large, LargeCopies};
+use crate::copy::large::{Done, Key, Large, LargeCopies};
 use crate::copy::resume;
-use crate::copy::resume::large::Done;
 use crate::copy::target::place::{Item, Made, OpenFile, remove};
 use crate::copy::target::{Maker, Target};
 use crate::digest::HOLE_BYTES_MAX;

@@ -14,6 +14,7 @@ use crate::copy::handler::CopyOperation;
 use crate::copy::large::chunk::ChunkCopier;
 use crate::copy::large::plan::{Cuttable, Planned, Planner};
 use crate::copy::large::{Key, Large};
+use crate::copy::resume::large::begun_earlier;
 use crate::copy::target::mirror::{Here, Location, Mirror};
 use crate::copy::target::place::{Item, Made, remove};
 use crate::copy::thread::Worker;
@@ -46,7 +47,8 @@ impl CopyOperation<'_> {
         let to = &to.within(here.and_then(|here| here.slice));
         let item = Item { at, from, to, metadata };
         let mut planner = Planner { maker: self.maker(worker), copies: &self.large, live: &self.live };
-        match planner.plan(item, source, |is_hashed| self.begun_earlier((item, is_hashed)))? {
+        let noting = (&self.target, self.commit.noting.as_ref());
+        match planner.plan(item, source, |is_hashed| begun_earlier(noting, item, is_hashed))? {
             Planned::Left => drop(self.maker(worker).note_left(item.to)?),
             Planned::Whole => self.copy_whole(worker, item)?,
             Planned::Chunks(cuttable) => {

@@ -3,7 +3,6 @@
 //! The log has the plan of a file, and each chunk with its value and the temporary name of the copy: chunks of another copy of the file do not
 //! count.
 
-use std::collections::HashMap;
 use std::ffi::CStr;
 
 use atta_entry::{Code as _, Errno, Kind};
@@ -11,15 +10,15 @@ use atta_ledger::At;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
-use crate::copy::handler::CopyOperation;
-use crate::copy::large::{Key, Large};
+use crate::copy::large::{Done, Key, Large};
 use crate::copy::resume::noting::Noting;
+use crate::copy::target::Target;
 use crate::copy::target::mirror::Location;
 use crate::copy::target::place::{Item, Place};
-use crate::copy::thread::Worker;
 use crate::digest::PieceValue;
 use crate::file::source::{Identity, identity_of};
 use crate::tree::journal::BegunFile;
+use crate::tree::listing::descriptor_cache::DescriptorCache;
 use crate::tree::location::below;
 use atta_sys::{self as sys, retry};
 
@@ -32,9 +31,6 @@ pub(crate) struct Begun {
     pub(crate) chunk: u64,
     pub(crate) done: Done,
 }
-
-/// Chunks that are done, with their values.
-pub(crate) type Done = HashMap<u64, Option<PieceValue>>;
 
 /// What the log has of a chunk: a hash of the temporary name of the copy, and the value.
 type ChunkNote = (u64, Option<PieceValue>);
@@ -85,37 +81,38 @@ fn with_place<T>(at: &Location, act: impl FnOnce(At<'_>, &[u8]) -> T) -> Option<
     Some(act(at, name.to_bytes()))
 }
 
-impl CopyOperation<'_> {
-    /// Opens the copy of a large file that an earlier run has begun. None: there is none that can be used; then it is removed.
-    pub(crate) fn begun_earlier(&self, (item, is_hashed): (Item<'_>, bool)) -> Option<Begun> {
-        let noting = self.commit.noting.as_ref().filter(|_| self.target.is_resumed())?;
-        let begun = with_place(item.at, |directory, name| noting.journal.take_begun(directory, name))??;
-        let (key, chunk) = PlanNote::decode_all(&begun.plan)?;
-        if !self.target.shared.namer.gave(key.temporary.as_bytes()) {
-            return None;
-        }
-        let is_it = chunk > 0 && key.is_hashed == is_hashed && key.version.is_of_source(item.metadata);
-        let opened = if is_it { open_begun(item.to, &key) } else { None };
-        let Some((file, identity)) = opened else {
-            let _ = rustix::fs::unlinkat(&item.to.directory, &key.temporary, AtFlags::empty());
-            return None;
-        };
-        let done = done_of(&begun, &key);
-        Some(Begun { file, key, identity, chunk, done })
+/// Opens the copy of a large file that an earlier run has begun. None: there is none that can be used; then it is removed.
+pub(crate) fn begun_earlier(
+    (target, noting): (&Target<'_>, Option<&Noting<'_>>),
+    item: Item<'_>,
+    is_hashed: bool,
+) -> Option<Begun> {
+    let noting = noting.filter(|_| target.is_resumed())?;
+    let begun = with_place(item.at, |directory, name| noting.journal.take_begun(directory, name))??;
+    let (key, chunk) = PlanNote::decode_all(&begun.plan)?;
+    if !target.shared.namer.gave(key.temporary.as_bytes()) {
+        return None;
     }
+    let is_it = chunk > 0 && key.is_hashed == is_hashed && key.version.is_of_source(item.metadata);
+    let opened = if is_it { open_begun(item.to, &key) } else { None };
+    let Some((file, identity)) = opened else {
+        let _ = rustix::fs::unlinkat(&item.to.directory, &key.temporary, AtFlags::empty());
+        return None;
+    };
+    let done = done_of(&begun, &key);
+    Some(Begun { file, key, identity, chunk, done })
+}
 
-    /// Removes copies of large files that earlier runs have begun and that nobody goes on with: their sources are gone.
-    pub(crate) fn forget_begun(&self, worker: &mut Worker) {
-        let Some(noting) = &self.commit.noting else { return };
-        for begun in noting.journal.take_all_begun() {
-            let Some(temporary) = temporary_of(&begun.file.plan) else { continue };
-            if !self.target.shared.namer.gave(temporary.as_bytes()) {
-                continue;
-            }
-            let Some(mirror) = self.target.mirror_of(begun.root, &begun.path) else { continue };
-            if let Ok(directory) = mirror.target.descriptor(&mut worker.scratch.held, self.target.features) {
-                let _ = rustix::fs::unlinkat(&directory, &temporary, AtFlags::empty());
-            }
+/// Removes copies of large files that earlier runs have begun and that nobody goes on with: their sources are gone.
+pub(crate) fn forget_begun(target: &Target<'_>, noting: &Noting<'_>, held: &mut DescriptorCache) {
+    for begun in noting.journal.take_all_begun() {
+        let Some(temporary) = temporary_of(&begun.file.plan) else { continue };
+        if !target.shared.namer.gave(temporary.as_bytes()) {
+            continue;
+        }
+        let Some(mirror) = target.mirror_of(begun.root, &begun.path) else { continue };
+        if let Ok(directory) = mirror.target.descriptor(held, target.features) {
+            let _ = rustix::fs::unlinkat(&directory, &temporary, AtFlags::empty());
         }
     }
 }

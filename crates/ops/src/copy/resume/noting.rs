@@ -5,7 +5,7 @@
 //!   a batch is synced ─▶ renamed ─▶ its slices end: held ─▶ the next sync ─▶ confirmed: the next frame of the log has it
 //! ```
 //!
-//! A thread of its own begins such a sync if no batch does ([`CopyOperation::while_syncing`]), so that no thread that copies waits for it.
+//! A thread of its own begins such a sync if no batch does ([`Noting::while_syncing`]), so that no thread that copies waits for it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,6 @@ use atta_runtime::Stop;
 use crate::copy::commit::Committer;
 use crate::copy::commit::batch::BATCH_BYTES;
 use crate::copy::commit::syncing::{Opened, make_durable};
-use crate::copy::handler::CopyOperation;
 use crate::copy::results::Results;
 use crate::copy::target::Target;
 use crate::copy::target::mirror::{Mirror, SourceDirectory};
@@ -227,10 +226,10 @@ impl Target<'_> {
     }
 }
 
-impl CopyOperation<'_> {
-    /// Copies while a thread of its own syncs what is held for the log of the job, if there is one.
-    pub(crate) fn while_syncing<T>(&self, copy: impl FnOnce() -> T) -> T {
-        let Some(noting) = &self.commit.noting else { return copy() };
+impl Noting<'_> {
+    /// Copies while a thread of its own syncs what is held.
+    pub(crate) fn while_syncing<T>(&self, target: &Target<'_>, copy: impl FnOnce() -> T) -> T {
+        let noting = self;
         std::thread::scope(|scope| {
             let _over = Over(noting);
             let thread = std::thread::Builder::new().name("atta-sync".to_owned());
@@ -240,7 +239,7 @@ impl CopyOperation<'_> {
                 let mut held_open = DescriptorCache::new(HELD_OPEN);
                 while noting.wait_until_due() {
                     // If it fails, a later run does again what was held.
-                    let _ = self.target.sync_noting(Some(noting), &mut held_open);
+                    let _ = target.sync_noting(Some(noting), &mut held_open);
                 }
             };
             // Without it, batches sync what was done before them, and the last sync the rest.
