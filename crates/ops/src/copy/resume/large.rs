@@ -161,3 +161,40 @@ impl Large {
         self.done.get(&index).copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use atta_entry::Metadata;
+
+    use super::*;
+    use crate::digest::Piece;
+    use crate::file::version::Version;
+
+    #[test]
+    fn chunks_of_another_copy_do_not_count() {
+        let key = |temporary: &CStr| {
+            let version = Version::of_copy(&Metadata::default(), 7);
+            Key { is_hashed: true, version, temporary: temporary.to_owned() }
+        };
+        let value = |is_hashed: bool| {
+            let mut piece = Piece::at(0);
+            piece.update(&[1; 2048]);
+            is_hashed.then(|| piece.value()).flatten()
+        };
+        let note = |temporary: &CStr, value: Option<PieceValue>| -> Vec<u8> {
+            let note: ChunkNote = (hash_of(temporary), value);
+            note.encoded()
+        };
+        let (own, other) = (c".atta.own", c".atta.other");
+        assert!(value(true).is_some());
+        let chunks = vec![
+            (0, note(other, value(true))),
+            (1, note(own, value(true))),
+            (2, note(own, value(false))),
+            (3, b"no note".to_vec()),
+        ];
+        let begun = BegunFile { plan: Vec::new(), chunks };
+        let done: Vec<_> = done_of(&begun, &key(own)).into_keys().collect();
+        assert_eq!(done, [1], "only a chunk of this copy that has its digest");
+    }
+}
