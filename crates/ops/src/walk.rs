@@ -36,8 +36,8 @@ use atta_sys as sys;
 
 pub use crate::tree::directory::SliceResults;
 pub use crate::tree::{
-    BadRule, Differs, Journal, Options, Outcome, Profile, Progress, ResumeError, Rule, Rules, Start,
-    ThreadReport, Told,
+    BadRule, Differs, FromLog, Journal, Options, Outcome, Profile, Progress, ResumeError, Rule, Rules, Start,
+    ThreadReport,
 };
 pub use atta_sys::Features;
 pub use hard_links::{HardLinks, LinkedName, Seen};

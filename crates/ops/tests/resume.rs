@@ -3,15 +3,18 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod logs;
+
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atta_entry::Entry;
-use atta_ledger::{Frame, JobLogs, Key, LogName, frame};
-use atta_ops::walk::{self, Journal, Options, Start, Tasks, Told, Visit};
-use atta_runtime::{Counter, Facts as _, Results, Session, Stop, Threads};
+use atta_ledger::{JobLogs, Key, LogName};
+use atta_ops::walk::{self, FromLog, Journal, Options, Start, Tasks, Visit};
+use atta_runtime::{Counter, Results, Session, Stop, Threads};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::trees;
+use logs::{Log, mix};
 
 /// The entries of some slices: how many, and the sum of the hashes of their paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,13 +63,6 @@ impl Visit for Plain {
     }
 }
 
-/// A log in memory.
-#[derive(Default)]
-struct Log {
-    bytes: Vec<u8>,
-    frames: u64,
-}
-
 /// A walk that writes frames to its log at random entries, and stops at one of them.
 struct Logged<'a> {
     key: Key,
@@ -83,15 +79,7 @@ struct Logged<'a> {
 
 impl Logged<'_> {
     fn write(&self) {
-        let mut log = self.log.lock().unwrap();
-        let sections = self.journal.take();
-        if sections.is_empty() {
-            return;
-        }
-        let head = Frame { offset: log.bytes.len() as u64, sequence: log.frames, synced: 0 };
-        let made = frame(&self.key, self.name, head, &sections).unwrap();
-        log.bytes.extend(made);
-        log.frames += 1;
+        self.log.lock().unwrap().write(&self.key, self.name, self.journal);
     }
 }
 
@@ -118,12 +106,6 @@ impl Visit for Logged<'_> {
             self.write();
         }
     }
-}
-
-/// A number that looks random.
-fn mix(seed: u64) -> u64 {
-    let mixed = (seed ^ seed >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ mixed >> 32
 }
 
 /// A job that is killed several times.
@@ -153,12 +135,12 @@ impl Job<'_> {
         let logs = self.logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
         let mut earlier = JobLogs::find(&key, logs).unwrap();
         let mut journal = Journal::new(key, name.run, 0).with_cuts(earlier.cuts());
-        let told = &mut |told: Told<'_, Sum>| {
-            if let Told::Results(share) = told {
+        let each = &mut |found: FromLog<'_, Sum>| {
+            if let FromLog::Results(share) = found {
                 sum.add(&share);
             }
         };
-        journal.resume(&mut earlier, memory, told).unwrap();
+        journal.resume(&mut earlier, memory, each).unwrap();
         let late = std::mem::take(&mut self.late);
         if let Some((_, log)) = self.logs.last_mut() {
             log.extend(late);

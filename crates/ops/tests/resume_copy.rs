@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "trees of the test's own, looked at by their paths")]
 
 mod copying;
+mod logs;
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -13,13 +14,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use atta_entry::Failure;
-use atta_ledger::{Frame, JobLogs, Key, LogName, frame};
-use atta_ops::copy::{Copy, Existing, Fsync, Options, Outcome, Results, Totals, Watch};
-use atta_ops::walk::{self, Journal, Told};
-use atta_runtime::{Facts as _, Results as _, Seat, Session, Stop, Threads};
+use atta_ledger::{JobLogs, Key, LogName};
+use atta_ops::copy::{Copy, Existing, Fsync, Options, Outcome, Results, Watch};
+use atta_ops::walk::{self, FromLog, Journal};
+use atta_runtime::{Results as _, Seat, Session, Stop, Threads};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::trees;
 use copying::rsync::assert_same_by_rsync;
+use logs::{Log, mix};
 
 /// Collects failures.
 #[derive(Default)]
@@ -38,30 +40,6 @@ impl Drop for Over<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
-}
-
-/// A log in memory.
-#[derive(Default)]
-struct Log {
-    bytes: Vec<u8>,
-    frames: u64,
-}
-
-impl Log {
-    fn write(&mut self, key: &Key, name: LogName, journal: &Journal<Results>) {
-        let sections = journal.take();
-        if !sections.is_empty() {
-            let head = Frame { offset: self.bytes.len() as u64, sequence: self.frames, synced: 0 };
-            self.bytes.extend(frame(key, name, head, &sections).unwrap());
-            self.frames += 1;
-        }
-    }
-}
-
-/// A number that looks random.
-fn mix(seed: u64) -> u64 {
-    let mixed = (seed ^ seed >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ mixed >> 32
 }
 
 /// A job that ends early several times.
@@ -112,9 +90,9 @@ impl Job<'_> {
         let mut logs = JobLogs::find(&key, logs).unwrap();
         let (mut sum, mut finished) = (Results::default(), copy.finished());
         let mut journal = Journal::new(key, run, 0).with_closing().with_cuts(logs.cuts());
-        let resumed = journal.resume(&mut logs, memory, &mut |told| match told {
-            Told::Results(share) => sum.add(&share),
-            Told::Seen(at, seen) => finished.add(at, seen),
+        let resumed = journal.resume(&mut logs, memory, &mut |found| match found {
+            FromLog::Results(share) => sum.add(&share),
+            FromLog::Seen(at, seen) => finished.add(at, seen),
         });
         resumed.unwrap();
         let found = finished.end();
@@ -181,11 +159,6 @@ fn tree() -> (Scratch, PathBuf) {
     (scratch, tree)
 }
 
-/// What a copy comes to that does not depend on the order of its steps.
-fn of_all(totals: &Totals) -> Totals {
-    totals.clone()
-}
-
 #[test]
 fn copies_that_end_early_go_on_to_the_same_copy() {
     let test = "copies_that_end_early_go_on_to_the_same_copy";
@@ -211,7 +184,7 @@ fn copies_that_end_early_go_on_to_the_same_copy() {
         let signature =
             |outcome: &Outcome| outcome.signature.as_ref().map(|found| found.digest().to_string());
         if job.existing == Existing::Replace {
-            assert_eq!(of_all(&outcome.totals), of_all(&plain.totals), "{what}");
+            assert_eq!(outcome.totals, plain.totals, "{what}");
             assert_eq!(signature(&outcome), signature(&plain), "{what}");
         }
         assert_same_by_rsync(test, &source, &job.target);

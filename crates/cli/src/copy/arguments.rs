@@ -227,7 +227,7 @@ pub(crate) struct CopyArguments {
     pub(crate) max_holes: u64,
 
     /// Keep a log of the copy in DIR, so that the same command, or atta resume DIR, goes on after a kill, on any number of ranks. DIR is made if it
-    /// is missing. A large file that was not complete is copied from its beginning
+    /// is missing
     #[arg(
         long,
         value_name = "DIR",

@@ -5,7 +5,7 @@ use std::path::Path;
 use atta_entry::escape;
 use atta_ops::copy::{Copy, Found, Results, is_there};
 use atta_ops::resume::{LoggedJob, place_of};
-use atta_ops::walk::{self, Journal, Told};
+use atta_ops::walk::{self, FromLog, Journal};
 use atta_runtime::{LogFile, RankError, Results as _, Session, Stop};
 
 use super::arguments::CopyArguments;
@@ -84,9 +84,9 @@ pub(super) struct Log {
 pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Log, Earlier), Fatal> {
     let (mut earlier, mut finished) = (Results::default(), copy.finished());
     let journal = RunOfJob::of(job).journal(FIRST).with_closing();
-    let prepared = prepare(job, journal, memory_bytes, &mut |told| match told {
-        Told::Results(share) => earlier.add(&share),
-        Told::Seen(at, seen) => finished.add(at, seen),
+    let prepared = prepare(job, journal, memory_bytes, &mut |found| match found {
+        FromLog::Results(share) => earlier.add(&share),
+        FromLog::Seen(at, seen) => finished.add(at, seen),
     });
     let found = finished.end();
     let (journal, file) = prepared?;
@@ -101,8 +101,16 @@ pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Lo
     Ok((Log { file, journal, earlier }, Earlier { entries, bytes, since, changed, changed_one }))
 }
 
-/// Why the job cannot go on: what earlier runs have copied is gone.
+/// Why the job cannot go on: what earlier runs have copied is gone, or cannot be looked at.
 fn lost(found: &Found) -> Option<Fatal> {
+    if let Some((path, errno)) = &found.failed {
+        let what = format!(
+            "cannot look at a directory in TARGET that the job has copied: {}: {errno}",
+            escape(path)
+        );
+        let hint = "when it can be reached, give the same command again";
+        return Some(Fatal::Failed { what, hint: Some(hint.to_owned()) });
+    }
     let one = escape(found.lost_one.as_deref()?);
     let one = if one.is_empty() { "TARGET".to_owned() } else { one };
     let count = grouped(found.lost);

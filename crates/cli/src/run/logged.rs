@@ -5,7 +5,7 @@ use std::path::Path;
 
 use atta_ledger::{Key, LogName};
 use atta_ops::resume::{BadLog, LoggedJob};
-use atta_ops::walk::{Journal, ResumeError, SliceResults, Told};
+use atta_ops::walk::{FromLog, Journal, ResumeError, SliceResults};
 use atta_runtime::{LogError, LogFile, LogHandle, LogLimits, Logging, Stop, with_log};
 use rustix::fd::OwnedFd;
 
@@ -59,18 +59,18 @@ pub(crate) fn short(number: [u8; 16]) -> u64 {
     u64::from_le_bytes(*number.first_chunk().unwrap_or(&[0; 8]))
 }
 
-/// Adds to the journal of the first rank what earlier runs say; `told` gets the rest of it. Makes the log of this run.
+/// Adds to the journal of the first rank what earlier runs say; `each` gets the rest of it. Makes the log of this run.
 pub(crate) fn prepare<R: SliceResults>(
     job: &Job,
     journal: Journal<R>,
     memory_bytes: u64,
-    told: &mut dyn FnMut(Told<'_, R>),
+    each: &mut dyn FnMut(FromLog<'_, R>),
 ) -> Result<(Journal<R>, LogFile), Fatal> {
     let logged = &job.logged;
     let mut logs = logged.earlier().map_err(|bad| unusable(bad.to_string()))?;
     let mut journal = journal.with_cuts(logs.cuts());
     let memory = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
-    match journal.resume(&mut logs, memory, told) {
+    match journal.resume(&mut logs, memory, each) {
         Ok(()) => {}
         Err(ResumeError::Logs(refused)) => return Err(unusable(BadLog::from(refused).to_string())),
         Err(ResumeError::Results) => {

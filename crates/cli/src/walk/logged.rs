@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use atta_ops::walk::{self, Journal, Options, Outcome, Progress, Start, Told, Totals};
+use atta_ops::walk::{self, FromLog, Journal, Options, Outcome, Progress, Start, Totals};
 use atta_runtime::{LogFile, LogHandle, RankError, Session};
 
 use super::sink::{Sink, SinkWorker};
@@ -121,8 +121,8 @@ fn prepared(
     sink.leave_out(job.logged.directory());
     let mut earlier = Totals::default();
     let journal = RunOfJob::of(job).journal(0);
-    let (journal, file) = prepare(job, journal, options.memory_bytes, &mut |told| {
-        if let Told::Results(mut share) = told {
+    let (journal, file) = prepare(job, journal, options.memory_bytes, &mut |found| {
+        if let FromLog::Results(mut share) = found {
             sink.summary.count_links(&mut share);
             earlier += &share;
         }

@@ -46,6 +46,16 @@ pub(crate) fn logged(job: &Path) -> u64 {
     logs.map(|log| log.metadata().unwrap().len()).sum()
 }
 
+/// Interrupts a run when its log has grown. Returns what it has said on standard error.
+pub(crate) fn interrupted(command: &mut Command, job: &Path) -> String {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = child.stderr.take().unwrap();
+    assert_eq!(kill(child, job, Signal::INT), Some(130));
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut said, &mut text).unwrap();
+    text
+}
+
 /// Kills a run when its log has grown.
 pub(crate) fn kill(mut child: Child, job: &Path, signal: Signal) -> Option<i32> {
     let before = logged(job);
@@ -159,12 +169,8 @@ fn interrupted_walk_says_how_to_go_on() {
     let (scratch, tree) = tree();
     let job = scratch.join("a job");
     let mut command = walk(["--iops", "4000", "--job", "a job"]);
-    command.arg(&tree).current_dir(scratch.path()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut said = child.stderr.take().unwrap();
-    assert_eq!(kill(child, &job, Signal::INT), Some(130));
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut said, &mut text).unwrap();
+    command.arg(&tree).current_dir(scratch.path());
+    let text = interrupted(&mut command, &job);
     assert_eq!(text, "hint: to do what is left: atta resume 'a job'\n");
     run(atta().args(["resume", "a job"]).current_dir(scratch.path())).expect_code(0);
 }

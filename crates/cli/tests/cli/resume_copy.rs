@@ -11,7 +11,7 @@ use atta_testkit::{scratch::Scratch, trees};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::resume::{kill, logged, tree};
+use crate::resume::{interrupted, kill, logged, tree};
 use crate::support::{Ran, at, atta, make_directory, make_file, names_in, number, run, scratch};
 
 fn copy(arguments: &[&str]) -> Command {
@@ -142,12 +142,7 @@ fn interrupted_copy_says_how_to_go_on() {
     let job = scratch.join("a job");
     // With a slash, a directory that is there would be one that the copy is put into.
     let mut command = copy(&["-q", "--iops", "4000", "--job", "a job", "tree", "target/"]);
-    command.current_dir(scratch.path()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let mut said = child.stderr.take().unwrap();
-    assert_eq!(kill(child, &job, Signal::INT), Some(130));
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut said, &mut text).unwrap();
+    let text = interrupted(command.current_dir(scratch.path()), &job);
     assert_eq!(text, "hint: to do what is left: atta resume 'a job'\n");
     run(atta().args(["resume", "a job"]).current_dir(scratch.path())).expect_code(0);
     assert_same(&source, &scratch.join("target"));

@@ -31,7 +31,7 @@ use crate::copy::target::mirror::{CurrentSlice, Location, Mirror};
 
 use crate::file::error::{FileError, Step};
 use crate::tree::directory::Directory;
-use crate::tree::journal::Noter;
+use crate::tree::journal::noter::Noter;
 use crate::tree::life::Closer;
 use crate::tree::location::below;
 use crate::tree::operation::{Handler, Tasks};

@@ -330,7 +330,7 @@ mod tests {
     use super::*;
     use crate::tree::directory::Directory;
     use crate::tree::job::OnRank;
-    use crate::tree::journal::Noter;
+    use crate::tree::journal::noter::Noter;
     use crate::tree::life::Closer;
     use crate::tree::listing::names::Names;
     use crate::tree::operation::{Cx, Tasks};

@@ -12,7 +12,7 @@ use rustix::fd::OwnedFd;
 use crate::tree::anchors::Anchor;
 use crate::tree::debts::{Debt, Unit};
 use crate::tree::directory::{Directory, State};
-use crate::tree::journal::Redo;
+use crate::tree::journal::earlier::Redo;
 use crate::tree::listing::names::Names;
 use crate::tree::listing::reading::Reading;
 use crate::tree::operation::{Of, Own};

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString};
 use std::mem;
+use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -23,15 +24,16 @@ const BATCH: usize = 256;
 /// Threads: on a server, each look takes a round trip.
 const THREADS: usize = 8;
 /// Directories that a thread keeps open.
-const OPEN_MOST: usize = 32;
+const OPEN_MOST: usize = 16;
 
 /// Looks at directories that earlier runs of the job have completed, on threads of its own.
 #[derive(Debug)]
 pub struct Finished {
     batch: Vec<Directory>,
     batches: u64,
-    to_threads: SyncSender<Batch>,
-    threads: Vec<JoinHandle<()>>,
+    sides: Arc<Sides>,
+    /// None: no batch was full yet.
+    crew: Option<Crew>,
     found: Arc<Mutex<InOrder>>,
 }
 
@@ -51,6 +53,8 @@ pub struct Found {
     pub changed: u64,
     /// One of them, below its root.
     pub changed_one: Option<Vec<u8>>,
+    /// A directory in the target that cannot be looked at, below its root.
+    pub failed: Option<(Vec<u8>, Errno)>,
 }
 
 #[derive(Debug)]
@@ -64,7 +68,8 @@ struct Directory {
 #[derive(Debug)]
 struct Look {
     place: Place,
-    is_lost: bool,
+    /// An error: the target cannot be looked at.
+    is_lost: Result<bool, Errno>,
     is_changed: bool,
 }
 
@@ -73,6 +78,7 @@ struct Look {
 struct Others {
     lost: BTreeSet<Place>,
     changed: BTreeSet<Place>,
+    failed: Option<(Vec<u8>, Errno)>,
 }
 
 /// What the threads find, in the order of the batches: of a directory that was completed several times, the last answer counts.
@@ -89,8 +95,11 @@ impl InOrder {
         while let Some(looks) = self.early.remove(&self.next) {
             self.next += 1;
             for Look { place, is_lost, is_changed } in looks {
-                note(&mut self.others.lost, is_lost, &place);
                 note(&mut self.others.changed, is_changed, &place);
+                match is_lost {
+                    Ok(is_lost) => note(&mut self.others.lost, is_lost, &place),
+                    Err(errno) => drop(self.others.failed.get_or_insert((place.1, errno))),
+                }
             }
         }
     }
@@ -100,25 +109,14 @@ impl InOrder {
 #[derive(Debug)]
 struct Sides {
     shared: Arc<Shared>,
-    /// None: it cannot be opened.
-    roots: Vec<(Option<Side>, Option<Side>)>,
+    /// An error: it cannot be opened.
+    roots: Vec<(Result<OwnedFd, Errno>, Result<OwnedFd, Errno>)>,
 }
-
-/// The root of one side.
-#[derive(Debug)]
-struct Side(OwnedFd);
 
 impl Finished {
     pub(crate) fn new(target: &Target<'_>, roots: &[Vec<u8>]) -> Self {
-        let sides = Arc::new(Sides::new(target, roots));
-        let (to_threads, of_threads) = sync_channel(2 * THREADS);
-        let (of_threads, found) = (Arc::new(Mutex::new(of_threads)), Arc::default());
-        let spawn = |_| {
-            let (sides, batches, found) = (Arc::clone(&sides), Arc::clone(&of_threads), Arc::clone(&found));
-            std::thread::spawn(move || look_at_all(&sides, &batches, &found))
-        };
-        let threads = (0..THREADS).map(spawn).collect();
-        Self { batch: Vec::new(), batches: 0, to_threads, threads, found }
+        let (sides, found) = (Arc::new(Sides::new(target, roots)), Arc::default());
+        Self { batch: Vec::new(), batches: 0, sides, crew: None, found }
     }
 
     /// Adds a directory: what was seen of it when it was completed. If it was completed several times, the last one counts.
@@ -130,49 +128,74 @@ impl Finished {
     }
 
     fn send(&mut self) {
-        // The threads end only when this value is dropped.
-        let _ = self.to_threads.send((self.batches, mem::take(&mut self.batch)));
+        let batch = (self.batches, mem::take(&mut self.batch));
         self.batches += 1;
+        let Self { sides, crew, found, .. } = self;
+        let crew = crew.get_or_insert_with(|| Crew::start(sides, found));
+        // Without a thread, or if all of them have panicked.
+        if crew.threads.is_empty() {
+            sides.look_at(batch, &mut Ways::default(), found);
+        } else if let Err(back) = crew.to_threads.send(batch) {
+            sides.look_at(back.0, &mut Ways::default(), found);
+        }
     }
 
     /// Waits until all are looked at.
+    ///
+    /// # Panics
+    /// A thread has panicked.
     #[must_use]
     pub fn end(mut self) -> Found {
-        self.send();
-        let Self { to_threads, threads, found, .. } = self;
-        drop(to_threads);
-        for thread in threads {
-            // A thread that panics has said so.
-            let _ = thread.join();
+        if !self.batch.is_empty() {
+            self.send();
         }
-        let others = mem::take(&mut found.lock().unwrap_or_else(PoisonError::into_inner).others);
+        if let Some(Crew { to_threads, threads }) = self.crew {
+            drop(to_threads);
+            // What a thread that panicked has taken was not looked at.
+            for thread in threads {
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic));
+            }
+        }
+        let others = mem::take(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner).others);
         let first = |all: &BTreeSet<Place>| all.first().map(|(_, path)| path.clone());
         Found {
             lost: others.lost.len() as u64,
             lost_one: first(&others.lost),
             changed: others.changed.len() as u64,
             changed_one: first(&others.changed),
+            failed: others.failed,
         }
     }
 }
 
+/// The threads that look.
+#[derive(Debug)]
+struct Crew {
+    to_threads: SyncSender<Batch>,
+    /// None: none can be started.
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Crew {
+    fn start(sides: &Arc<Sides>, found: &Arc<Mutex<InOrder>>) -> Self {
+        let (to_threads, batches) = sync_channel(2 * THREADS);
+        let batches = Arc::new(Mutex::new(batches));
+        let start = |_| {
+            let (sides, batches, found) = (Arc::clone(sides), Arc::clone(&batches), Arc::clone(found));
+            let thread = std::thread::Builder::new().name("atta-look".to_owned());
+            thread.spawn(move || look_at_all(&sides, &batches, &found)).ok()
+        };
+        let threads = (0..THREADS).filter_map(start).collect();
+        Self { to_threads, threads }
+    }
+}
+
 fn look_at_all(sides: &Sides, batches: &Mutex<Receiver<Batch>>, found: &Mutex<InOrder>) {
-    let (mut sources, mut targets) = (Way::default(), Way::default());
+    let mut ways = Ways::default();
     loop {
         let batch = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((number, directories)) = batch else { return };
-        let looks = directories.into_iter().map(|directory| {
-            let Directory { root, path, seen } = directory;
-            let (source, target) = sides.look(root, &path, (&mut sources, &mut targets));
-            let is_same = |found: Metadata| {
-                let changed = (found.ctime.seconds, found.ctime.nanoseconds);
-                (found.inode, changed) == (seen.source_inode, seen.changed)
-            };
-            let is_lost = target.is_none_or(|found| found.inode != seen.target_inode);
-            Look { place: (root, path), is_lost, is_changed: !source.is_some_and(is_same) }
-        });
-        let looks = looks.collect();
-        found.lock().unwrap_or_else(PoisonError::into_inner).add(number, looks);
+        let Ok(batch) = batch else { return };
+        sides.look_at(batch, &mut ways, found);
     }
 }
 
@@ -188,35 +211,50 @@ fn note(all: &mut BTreeSet<Place>, is_other: bool, place: &Place) {
 impl Sides {
     fn new(target: &Target<'_>, roots: &[Vec<u8>]) -> Self {
         let open = |path: &Vec<u8>| {
-            let source = sys::open_directory_path(path, path.ends_with(b"/")).ok().map(Side);
-            let copy = target.roots.find(path).and_then(|root| {
-                let top = &target.top.directory;
-                let opened = match root.name.as_c_str() == c"." {
-                    true => sys::open_directory_at(top, c"."),
-                    false => {
-                        let alias = |name: &CStr| target.shared.namer.of_directory(name);
-                        either(&root.name, Some(&alias), |name| sys::open_directory_at(top, name))
-                    }
-                };
-                opened.ok().map(Side)
+            let source = sys::open_directory_path(path, path.ends_with(b"/"));
+            let copy = target.roots.find(path).ok_or(Errno::NOENT).and_then(|root| {
+                let alias = |name: &CStr| target.shared.namer.of_directory(name);
+                either(&root.name, Some(&alias), |name| sys::open_directory_at(&target.top.directory, name))
             });
             (source, copy)
         };
         Self { shared: Arc::clone(&target.shared), roots: roots.iter().map(open).collect() }
     }
 
-    /// Both sides of a directory, as far as they are there.
-    fn look(
-        &self,
-        root: u32,
-        path: &[u8],
-        (sources, targets): (&mut Way, &mut Way),
-    ) -> (Option<Metadata>, Option<Metadata>) {
-        let Some((source, target)) = self.roots.get(root as usize) else { return (None, None) };
+    /// Looks at the directories of a batch.
+    fn look_at(&self, (number, directories): Batch, ways: &mut Ways, found: &Mutex<InOrder>) {
+        let looks = directories.into_iter().map(|directory| {
+            let Directory { root, path, seen } = directory;
+            let [source, target] = self.look(root, &path, ways);
+            let is_same = |found: Metadata| {
+                let changed = (found.ctime.seconds, found.ctime.nanoseconds);
+                (found.inode, changed) == (seen.source_inode, seen.changed)
+            };
+            let is_lost = match target {
+                Ok(found) => Ok(found.inode != seen.target_inode),
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(true),
+                Err(errno) => Err(errno),
+            };
+            Look { place: (root, path), is_lost, is_changed: !source.is_ok_and(is_same) }
+        });
+        let looks = looks.collect();
+        found.lock().unwrap_or_else(PoisonError::into_inner).add(number, looks);
+    }
+
+    /// Both sides of a directory.
+    fn look(&self, root: u32, path: &[u8], ways: &mut Ways) -> [Result<Metadata, Errno>; 2] {
+        let Ways { sources, targets } = ways;
+        let Some((source, target)) = self.roots.get(root as usize) else { return [Err(Errno::NOENT); 2] };
         let alias = |name: &CStr| self.shared.namer.of_directory(name);
-        let source = source.as_ref().and_then(|side| sources.look(side, (root, path), None).ok());
-        let target = target.as_ref().and_then(|side| targets.look(side, (root, path), Some(&alias)).ok());
-        (source, target)
+        let source = source
+            .as_ref()
+            .map_err(|errno| *errno)
+            .and_then(|source| sources.look(source, (root, path), None));
+        let target = target
+            .as_ref()
+            .map_err(|errno| *errno)
+            .and_then(|target| targets.look(target, (root, path), Some(&alias)));
+        [source, target]
     }
 }
 
@@ -235,47 +273,92 @@ fn either<T>(
     }
 }
 
-/// The directories that lead to the last one that was looked at.
+/// Of both sides.
+#[derive(Debug, Default)]
+struct Ways {
+    sources: Way,
+    targets: Way,
+}
+
+/// The directories that lead to the last one that was looked at. Only the deepest are open.
 #[derive(Debug, Default)]
 struct Way {
     root: u32,
-    open: Vec<(Vec<u8>, OwnedFd)>,
+    names: Vec<(Vec<u8>, Option<OwnedFd>)>,
 }
 
 impl Way {
-    /// Looks at a directory.
+    /// Looks at a directory. `top`: its root.
     fn look(
         &mut self,
-        side: &Side,
+        top: &OwnedFd,
         (root, path): (u32, &[u8]),
         alias: Option<Alias<'_>>,
     ) -> Result<Metadata, Errno> {
         if self.root != root {
-            self.open.clear();
+            self.names.clear();
             self.root = root;
         }
         let mut names: Vec<_> = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
-        let Some(last) = names.pop() else { return sys::stat_descriptor(&side.0) };
-        let is_same = |((open, _), name): &(&(Vec<u8>, OwnedFd), &&[u8])| open == *name;
-        let shared = self.open.iter().zip(&names).take_while(is_same).count();
-        self.open.truncate(shared);
-        for name in &names[shared..] {
+        let Some(last) = names.pop() else { return sys::stat_descriptor(top) };
+        let is_same = |((known, _), name): &(&(Vec<u8>, Option<OwnedFd>), &&[u8])| known == *name;
+        let shared = self.names.iter().zip(&names).take_while(is_same).count();
+        self.names.truncate(shared);
+        while matches!(self.names.last(), Some((_, None))) {
+            self.names.pop();
+        }
+        for name in &names[self.names.len()..] {
             let c_name = CString::new(*name).map_err(|_| Errno::INVAL)?;
-            let opened = either(&c_name, alias, |name| sys::open_directory_at(self.above(side), name))?;
-            self.open.push((name.to_vec(), opened));
+            let opened = either(&c_name, alias, |name| sys::open_directory_at(self.above(top), name))?;
+            self.names.push((name.to_vec(), Some(opened)));
+            // A deep tree must not take all descriptors.
+            if let Some(at) = self.names.len().checked_sub(OPEN_MOST + 1) {
+                self.names[at].1 = None;
+            }
         }
         let last = CString::new(last).map_err(|_| Errno::INVAL)?;
-        let found = either(&last, alias, |name| sys::stat_at(self.above(side), name, false));
-        // A deep tree must not take all descriptors. The next one begins at the root.
-        if self.open.len() > OPEN_MOST {
-            self.open.clear();
-        }
-        let found = found?;
+        let found = either(&last, alias, |name| sys::stat_at(self.above(top), name, false))?;
         if found.kind() == Kind::Directory { Ok(found) } else { Err(Errno::NOTDIR) }
     }
 
     /// The last directory on the way.
-    fn above<'a>(&'a self, side: &'a Side) -> &'a OwnedFd {
-        self.open.last().map_or(&side.0, |(_, opened)| opened)
+    fn above<'a>(&'a self, top: &'a OwnedFd) -> &'a OwnedFd {
+        self.names.last().and_then(|(_, opened)| opened.as_ref()).unwrap_or(top)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+
+    use atta_testkit::{scratch::Scratch, trees};
+
+    use super::*;
+
+    #[test]
+    fn directories_are_found_in_any_order_with_few_open() {
+        let scratch = Scratch::new("finished").unwrap();
+        let tree = scratch.join("tree");
+        trees::chain(&tree, 300, b"level").unwrap();
+        fs::create_dir_all(tree.join("a/.other")).unwrap();
+        fs::write(tree.join("file"), "").unwrap();
+        let top = sys::open_directory_path(tree.as_os_str().as_bytes(), false).unwrap();
+        let alias = |name: &CStr| CString::new([b".", name.to_bytes()].concat()).unwrap();
+        let deep = |levels: usize| vec!["level"; levels].join("/");
+        let mut way = Way::default();
+        for levels in [300, 1, 299, 150, 2, 0, 300] {
+            let found = way.look(&top, (0, deep(levels).as_bytes()), Some(&alias)).unwrap();
+            let path = tree.join(deep(levels));
+            let expected = sys::stat_path(path.as_os_str().as_bytes(), false).unwrap();
+            assert_eq!(found.inode, expected.inode, "{levels} levels");
+            assert!(way.names.iter().filter(|(_, opened)| opened.is_some()).count() <= OPEN_MOST);
+        }
+        let mut look =
+            |path: &str| way.look(&top, (0, path.as_bytes()), Some(&alias)).map(|found| found.inode);
+        assert!(look("a/other").is_ok(), "under its other name");
+        assert_eq!(look("a/none"), Err(Errno::NOENT));
+        assert_eq!(look("file"), Err(Errno::NOTDIR));
+        assert_eq!(look("file/below"), Err(Errno::NOTDIR));
     }
 }

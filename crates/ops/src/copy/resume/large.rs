@@ -17,7 +17,7 @@ use crate::copy::target::mirror::Location;
 use crate::copy::target::place::{Item, Place};
 use crate::digest::PieceValue;
 use crate::file::source::{Identity, identity_of};
-use crate::tree::journal::BegunFile;
+use crate::tree::journal::earlier::BegunFile;
 use crate::tree::listing::descriptor_cache::DescriptorCache;
 use crate::tree::location::below;
 use atta_sys::{self as sys, retry};
@@ -88,7 +88,7 @@ pub(crate) fn begun_earlier(
     is_hashed: bool,
 ) -> Option<Begun> {
     let noting = noting.filter(|_| target.is_resumed())?;
-    let begun = with_place(item.at, |directory, name| noting.journal.take_begun(directory, name))??;
+    let begun = with_place(item.at, |directory, name| noting.journal.earlier().take_begun(directory, name))??;
     let (key, chunk) = PlanNote::decode_all(&begun.plan)?;
     if !target.shared.namer.gave(key.temporary.as_bytes()) {
         return None;
@@ -105,7 +105,7 @@ pub(crate) fn begun_earlier(
 
 /// Removes copies of large files that earlier runs have begun and that nobody goes on with: their sources are gone.
 pub(crate) fn forget_begun(target: &Target<'_>, noting: &Noting<'_>, held: &mut DescriptorCache) {
-    for begun in noting.journal.take_all_begun() {
+    for begun in noting.journal.earlier().take_all_begun() {
         let Some(temporary) = temporary_of(&begun.file.plan) else { continue };
         if !target.shared.namer.gave(temporary.as_bytes()) {
             continue;

@@ -206,7 +206,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         self.job
             .journal
             .zip(directory.again())
-            .is_some_and(|(journal, again)| journal.is_known_in(again, name))
+            .is_some_and(|(journal, again)| journal.earlier().is_known_in(again, name))
     }
 
     /// Passes a root to the caller's function. Returns whether it is a directory to enter.

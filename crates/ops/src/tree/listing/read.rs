@@ -207,7 +207,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             return self.job.counters[self.worker.index].excluded();
         }
         if let (Some(journal), Some(again)) = (self.job.journal, directory.again())
-            && journal.is_given(again, bytes)
+            && journal.earlier().is_given(again, bytes)
         {
             return;
         }

@@ -10,7 +10,7 @@ use atta_ledger::Id;
 
 use crate::tree::directory::{Directory, State};
 use crate::tree::job::TreeJob;
-use crate::tree::journal::{NumberedNames, Redo};
+use crate::tree::journal::earlier::{NumberedNames, Redo};
 use crate::tree::life::release_maker;
 use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
@@ -85,7 +85,8 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             let mut starts = self.job.starts.lock().unwrap_or_else(PoisonError::into_inner);
             starts.by_ref().take(FEED_STARTS).collect()
         };
-        let left = self.job.journal.map(|journal| journal.take_left(FEED_STARTS)).unwrap_or_default();
+        let left =
+            self.job.journal.map(|journal| journal.earlier().take_left(FEED_STARTS)).unwrap_or_default();
         if starts.len().max(left.len()) == FEED_STARTS {
             self.push(Task::Feed);
         }
@@ -126,8 +127,8 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
 
     /// Reads a root. A root that is given twice is read twice, and each reader needs a position of its own.
     fn read_root(&mut self, index: u32, path: &[u8]) {
-        let again = self.job.journal.map(|journal| (journal, journal.id(index, b"")));
-        if again.is_some_and(|(journal, id)| journal.is_known(id)) {
+        let again = self.job.journal.map(|journal| (journal, journal.earlier().id(index, b"")));
+        if again.is_some_and(|(journal, id)| journal.earlier().is_known(id)) {
             return;
         }
         match self.job.open_root_anew(index, self.job.options.follow) {
@@ -181,7 +182,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
     /// Does again what an earlier run of the job has not done of a directory.
     pub(crate) fn redo(&mut self, redo: Redo) {
         let Some(journal) = self.job.journal else { return };
-        let id = journal.id(redo.root, &redo.path);
+        let id = journal.earlier().id(redo.root, &redo.path);
         let needs_directory = V::STAGE >= Stage::Closed || !redo.is_read;
         if !redo.is_known && needs_directory && !self.redo_directory(&redo, id) {
             return;
@@ -260,8 +261,8 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         let Some(journal) = job.journal else { return };
         match directory.descriptor(&mut worker.held, job.features()) {
             Ok(descriptor) => {
-                let is_given = |name: &[u8]| journal.is_given(id, name);
-                let again = Again { is_read, plans: journal.plans_in(id), is_given: &is_given };
+                let is_given = |name: &[u8]| journal.earlier().is_given(id, name);
+                let again = Again { is_read, plans: journal.earlier().plans_in(id), is_given: &is_given };
                 let here = Here { directory, descriptor: &descriptor, slice: None };
                 job.visit.again(&mut worker.visit, here, &again);
             }
