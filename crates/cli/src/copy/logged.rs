@@ -112,11 +112,16 @@ fn lost(found: &Found) -> Option<Fatal> {
         return Some(Fatal::Failed { what, hint: Some(hint.to_owned()) });
     }
     let one = escape(found.lost_one.as_deref()?);
-    let one = if one.is_empty() { "TARGET".to_owned() } else { one };
-    let count = grouped(found.lost);
-    let what = format!(
-        "of what the job has copied, directories are gone or replaced in TARGET: {count}, such as {one}"
-    );
+    let one = if one.is_empty() { "that of SOURCE".to_owned() } else { one };
+    let what = match found.lost {
+        1 => format!(
+            "a directory that the job has copied is gone from TARGET, or another is in its place: {one}"
+        ),
+        lost => format!(
+            "{} directories that the job has copied are gone from TARGET, or others are in their place; one is {one}",
+            grouped(lost)
+        ),
+    };
     let hint = "--restart --update begins the job anew and keeps what is there";
     Some(Fatal::Failed { what, hint: Some(hint.to_owned()) })
 }
