@@ -216,8 +216,10 @@ impl<'a> Copy<'a> {
                 Refused::failed("remove what an earlier run has not completed in", &path, errno, hint)
             };
             forget_incomplete(&private).map_err(cannot)?;
-            // Of sources that are files.
-            remove_temporary(&shared.namer, &directory, (&|_| false, &|_| false)).map_err(cannot)?;
+            // Of sources that are files. If TARGET itself is the copy of a directory, that is done when it is entered.
+            if !roots.names().iter().any(|name| name.as_c_str() == c".") {
+                remove_temporary(&shared.namer, &directory, (&|_| false, &|_| false)).map_err(cannot)?;
+            }
         }
         let commit = Commit::new(&budget, stores.syncs());
         let target = Target {

@@ -56,7 +56,7 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
         let _ = writeln!(text, "{kinds} would be copied, {bytes}; nothing was written");
     } else {
         let seconds = outcome.elapsed.as_secs_f64();
-        let own = totals.bytes.saturating_sub(outcome.earlier.as_ref().map_or(0, |earlier| earlier.bytes));
+        let own = own_bytes(outcome);
         let rate = binary(per_second(own, outcome.elapsed));
         let of_run = match own == totals.bytes {
             true => String::new(),
@@ -101,6 +101,15 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
         let _ = writeln!(text, "not copied: {}", counted(totals.failed(), "entry", "entries"));
     }
     text
+}
+
+/// Bytes that this run has copied, of those that all runs of the job have.
+fn own_bytes(outcome: &Whole) -> u64 {
+    let copied = outcome.ranks.iter().fold(0_u64, |sum, rank| sum.saturating_add(rank.bytes));
+    match outcome.earlier {
+        Some(_) => copied.min(outcome.totals.bytes),
+        None => outcome.totals.bytes,
+    }
 }
 
 /// What earlier runs of the job have copied is not looked at again, but for the times of directories.

@@ -159,7 +159,10 @@ fn refused(error: &NotBegun, path: &Path) -> Refused {
             what,
             Some("its mode must be 0700; one that is missing is made so".to_owned()),
         ),
-        NotBegun::Writes(_) => Refused::fatal_with(what, Some("end that process".to_owned())),
+        NotBegun::Writes(_) => {
+            let advice = "end that process; if its host has failed, put a copy in the place of the log";
+            Refused::fatal_with(what, Some(advice.to_owned()))
+        }
         NotBegun::Runs(_) => {
             let advice = "wait for it, or end it; if its host has failed, remove the file 'holder' there";
             Refused::fatal_with(what, Some(advice.to_owned()))

@@ -337,6 +337,31 @@ fn large_file_goes_on_with_the_chunks_that_are_left() {
     assert_same(&source, &target);
 }
 
+/// More bytes of chunks than may wait for the storage. No log has a file that is a SOURCE itself.
+#[test]
+fn large_sources_with_a_log_do_not_wait_for_ever() {
+    let scratch = scratch("resume-source");
+    let [directory, file] = ["directory", "directory/file"].map(|name| scratch.join(name));
+    make_directory(&directory);
+    std::fs::File::create(&file).unwrap().set_len(3 << 30).unwrap();
+    for (number, source) in [&directory, &file].into_iter().enumerate() {
+        let (job, target) = (scratch.join(format!("job-{number}")), scratch.join(format!("target-{number}")));
+        let mut command = copy(&["-q", "--chunk", "64M", "--job"]);
+        let mut child = command.arg(&job).arg(source).arg(&target).spawn().unwrap();
+        // Only a test that fails waits so long.
+        let began = std::time::Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if began.elapsed() > Duration::from_secs(200) {
+                child.kill().unwrap();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{}", source.display());
+        let copied = if number == 0 { target.join("file") } else { target };
+        assert_eq!(copied.metadata().unwrap().len(), 3 << 30);
+    }
+}
+
 /// What is done waits for two syncs: the first run must last long enough.
 #[test]
 #[ignore = "takes half a minute"]

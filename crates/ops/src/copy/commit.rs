@@ -117,8 +117,19 @@ impl<'w> Committer<'w> {
             let Made { temporary, bytes, elapsed, identity, .. } = made;
             // A new directory gets its final name only after its files are durable.
             let part = if temporary.is_some() { to.part() } else { to.part_of_names() };
-            let pending =
-                PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity, version, part };
+            let pending = PendingFile {
+                at,
+                mirror,
+                name,
+                temporary,
+                bytes,
+                has_noted_chunks: false,
+                elapsed,
+                checks,
+                identity,
+                version,
+                part,
+            };
             return self.sync_file(file, pending);
         }
         self.maker.target.failures.space.find();
@@ -134,8 +145,9 @@ impl<'w> Committer<'w> {
                 let Made { since, identity, .. } = made;
                 // What gets its name at once holds nothing open.
                 let part = if self.stores().waits_in(to.mirror) { to.part() } else { None };
-                let (bytes, results) = (written, None);
-                let ready = Ready { origin, mirror, names, bytes, since, identity, part, results };
+                let (bytes, has_noted_chunks, results) = (written, false, None);
+                let ready =
+                    Ready { origin, mirror, names, bytes, has_noted_chunks, since, identity, part, results };
                 self.publish(ready, checks);
             }
         }

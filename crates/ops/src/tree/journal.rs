@@ -76,6 +76,13 @@ struct Noted<R> {
     held: Notes<R>,
 }
 
+/// Whether a note waits for a sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum When {
+    Now,
+    WhenSynced,
+}
+
 /// Facts and results that belong together.
 #[derive(Debug, Default)]
 struct Notes<R> {
@@ -202,13 +209,14 @@ impl<R: SliceResults> Journal<R> {
         lock(&self.large).now.records.add_fact(at, &Fact::Planned { name, plan });
     }
 
-    /// Notes a chunk of a large file that is done, and its value.
-    pub(crate) fn note_chunk(&self, at: At<'_>, name: &[u8], (index, value): (u64, &[u8])) {
+    /// Notes a chunk of a large file that is done, and its value. Returns whether that waits for a sync.
+    pub(crate) fn note_chunk(&self, at: At<'_>, name: &[u8], (index, value): (u64, &[u8])) -> When {
         let holds = self.holds.load(Ordering::Relaxed);
         let mut noted = lock(&self.large);
         let notes = if holds { &mut noted.held } else { &mut noted.now };
         notes.records.add_fact(at, &Fact::Chunk { name, index, value });
         self.has_held.fetch_or(holds, Ordering::Relaxed);
+        if holds { When::WhenSynced } else { When::Now }
     }
 
     /// A number for a slice.

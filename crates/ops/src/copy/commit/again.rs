@@ -10,6 +10,8 @@
 //!                                                  └─ no, or its own sync fails ─▶ removed, reported
 //! ```
 //!
+//! A large file whose chunks are in the log of a job is not written again, but removed and reported: a later run of the job copies it.
+//!
 //! It does not sync file systems: see `publish.rs`.
 
 use std::ffi::{CStr, CString};
@@ -44,6 +46,8 @@ impl Committer<'_> {
         let target = ready.mirror.target.descriptor(&mut self.maker.scratch.held, self.maker.target.features);
         let target = target.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
         let lost = match (&ready.names, &ready.origin) {
+            // A run that is killed meanwhile would leave a file of which the log says that its chunks are done.
+            (Some(_), _) if ready.has_noted_chunks => return Err(FileError::new(Step::Sync, Errno::IO)),
             (Some((temporary, name)), origin) => {
                 let (mirror, directory) = (&ready.mirror, Arc::clone(&target));
                 let to = Place { mirror, directory, name: temporary, slice: None };

@@ -24,6 +24,8 @@ pub(crate) struct Ready {
     /// Temporary and final name of a file. `None`: the directory itself is to be renamed.
     pub(crate) names: Option<(CString, CString)>,
     pub(crate) bytes: u64,
+    /// Its chunks are in the log of the job: a later run would not copy them again.
+    pub(crate) has_noted_chunks: bool,
     /// How many syncs had failed when its first byte was written.
     pub(crate) since: u64,
     /// Identity of the file, if known.
@@ -70,7 +72,8 @@ impl Ready {
     /// A directory that has all its files.
     pub(crate) fn directory(origin: Location, mirror: Arc<Mirror>, part: Option<Part>) -> Self {
         let since = mirror.since();
-        Self { origin, mirror, names: None, bytes: 0, since, identity: None, part, results: None }
+        let (names, identity, results) = (None, None, None);
+        Self { origin, mirror, names, bytes: 0, has_noted_chunks: false, since, identity, part, results }
     }
 }
 

@@ -82,7 +82,9 @@ impl Committer<'_> {
     /// Counts a durable file and renames it to its final name. A file whose sync failed is written again, or removed and reported.
     fn finish_file(&mut self, pending: &PendingFile, checks: Vec<Check>, outcome: Result<(), FileError>) {
         let outcome = match outcome {
-            Err(error) if error.is_worth_another_copy() => self.write_file_again(pending),
+            Err(error) if error.is_worth_another_copy() && !pending.has_noted_chunks => {
+                self.write_file_again(pending)
+            }
             outcome => outcome,
         };
         let PendingFile { at, mirror, name, temporary, bytes, elapsed, identity, .. } = pending;
@@ -101,8 +103,9 @@ impl Committer<'_> {
                 let names = Some((temporary, name.clone()));
                 let (origin, mirror, since) = (at.clone(), Arc::clone(mirror), self.stores().failed_syncs());
                 let (bytes, identity) = (*bytes, *identity);
-                let (part, results) = (None, None);
-                let ready = Ready { origin, mirror, names, bytes, since, identity, part, results };
+                let (has_noted_chunks, part, results) = (false, None, None);
+                let ready =
+                    Ready { origin, mirror, names, bytes, has_noted_chunks, since, identity, part, results };
                 self.publish_now(&ready)
             }
         };

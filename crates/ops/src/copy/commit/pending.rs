@@ -26,6 +26,8 @@ pub(crate) struct PendingFile {
     /// Its present name, if that is not the final one.
     pub(crate) temporary: Option<CString>,
     pub(crate) bytes: u64,
+    /// See [`Ready`](crate::copy::commit::batch::Ready).
+    pub(crate) has_noted_chunks: bool,
     pub(crate) elapsed: Duration,
     pub(crate) checks: Vec<Check>,
     /// Identity of the file, if it does not have its final name.

@@ -122,6 +122,10 @@ impl Maker<'_> {
         if !is_same(&large.before, &look(&large.source)?) {
             return Err(FileError::Changed);
         }
+        let copy = sys::stat_descriptor(&large.file);
+        if copy.map_err(|errno| FileError::new(Step::LookAtCopy, errno))?.size != large.before.size {
+            return Err(FileError::new(Step::LookAtCopy, Errno::IO));
+        }
         let not_kept = &mut self.results.totals.not_kept;
         let attributes = SourceAttributes { metadata: &large.before, extended: &extended };
         give::give(&large.file, attributes, target.manner(), not_kept)?;
@@ -135,6 +139,7 @@ impl Committer<'_> {
     pub(crate) fn complete_large(&mut self, to: &Place<'_>, file: &LargeCopy) -> Result<(), FileError> {
         let (target, large) = (self.maker.target, &file.own);
         let (bytes, elapsed) = (large.before.size, large.began.elapsed());
+        let has_noted_chunks = self.commit.noting.is_some();
         if target.stores.syncs_each_in(&large.mirror) {
             let copy =
                 retry(|| rustix::io::dup(&large.file)).map_err(|errno| FileError::new(Step::Sync, errno));
@@ -143,8 +148,19 @@ impl Committer<'_> {
             let temporary = Some(large.key.temporary.clone());
             let (identity, version) = (Some(large.identity), large.key.version);
             let (checks, part) = (self.checks_of(file), file.take_part());
-            let pending =
-                PendingFile { at, mirror, name, temporary, bytes, elapsed, checks, identity, version, part };
+            let pending = PendingFile {
+                at,
+                mirror,
+                name,
+                temporary,
+                bytes,
+                has_noted_chunks,
+                elapsed,
+                checks,
+                identity,
+                version,
+                part,
+            };
             self.sync_file(copy, pending);
             return Ok(());
         }
@@ -154,7 +170,8 @@ impl Committer<'_> {
         let (origin, mirror) = (file.at.clone(), Arc::clone(&large.mirror));
         let checks = self.checks_of(file);
         let (since, identity, part) = (large.since, Some(large.identity), file.take_part());
-        let ready = Ready { origin, mirror, names, bytes, since, identity, part, results: None };
+        let results = None;
+        let ready = Ready { origin, mirror, names, bytes, has_noted_chunks, since, identity, part, results };
         self.publish(ready, checks);
         Ok(())
     }

@@ -89,7 +89,7 @@ impl Planner<'_> {
             return Ok(Planned::Whole);
         }
         if let Some(begun) = earlier(is_hashed) {
-            return Ok(self.go_on(item, source, begun));
+            return self.go_on(item, source, begun);
         }
         let layout = target.data.striping.layout_of(&source, metadata);
         let since = target.stores.failed_syncs();
@@ -109,9 +109,19 @@ impl Planner<'_> {
     }
 
     /// Goes on with a copy that an earlier run has begun.
-    fn go_on(&mut self, item: Item<'_>, source: OwnedFd, begun: resume::large::Begun) -> Planned {
+    fn go_on(
+        &mut self,
+        item: Item<'_>,
+        source: OwnedFd,
+        begun: resume::large::Begun,
+    ) -> Result<Planned, FileError> {
         let Item { to, metadata, .. } = item;
-        let resume::large::Begun { file, key, identity, chunk, done } = begun;
+        let resume::large::Begun { file, key, identity, chunk, done, is_whole } = begun;
+        if !is_whole {
+            // A power cut may have taken its size, which no chunk of holes restores.
+            let cut = retry(|| rustix::fs::ftruncate(&file, metadata.size));
+            cut.map_err(|errno| FileError::new(Step::Write, errno))?;
+        }
         let is_direct = self.maker.target.options.direct;
         if is_direct && !bypass_cache(&source, &file, metadata.size, key.version.has_holes) {
             self.maker.results.totals.not_direct += 1;
@@ -121,7 +131,7 @@ impl Planner<'_> {
         let (began, busy, since) =
             (Instant::now(), AtomicUsize::new(0), self.maker.target.stores.failed_syncs());
         let large = Large { mirror, name, source, file, before, key, identity, began, busy, since, done };
-        Planned::Chunks(Box::new(Cuttable { large, chunk, is_cloned: false }))
+        Ok(Planned::Chunks(Box::new(Cuttable { large, chunk, is_cloned: false })))
     }
 
     /// Chunk size of an open file, in bytes. Holes that are not hashed do not count as work.

@@ -205,7 +205,9 @@ impl Chunked for CopyOperation<'_> {
 
     fn keep(&self, file: &LargeOf<Self>, chunk: u64, value: Option<PieceValue>) {
         file.chunks.set_value(chunk, value);
-        if let Some(noting) = &self.commit.noting {
+        // After a sync that failed, its data is in doubt.
+        let is_sure = file.own.since == self.target.stores.failed_syncs();
+        if let Some(noting) = self.commit.noting.as_ref().filter(|_| is_sure) {
             noting.chunk((&file.at, &file.own), (chunk, value), file.chunks.bytes_of(chunk));
         }
     }

@@ -225,35 +225,40 @@ impl Sides {
     fn look_at(&self, (number, directories): Batch, ways: &mut Ways, found: &Mutex<InOrder>) {
         let looks = directories.into_iter().map(|directory| {
             let Directory { root, path, seen } = directory;
-            let [source, target] = self.look(root, &path, ways);
-            let is_same = |found: Metadata| {
+            let is_same = |found: &Metadata| {
                 let changed = (found.ctime.seconds, found.ctime.nanoseconds);
                 (found.inode, changed) == (seen.source_inode, seen.changed)
             };
+            let is_there = |found: &Metadata| found.inode == seen.target_inode;
+            let mut found = self.look(root, &path, (ways, How::ByName));
+            if !matches!(&found, [Ok(source), Ok(target)] if is_same(source) && is_there(target)) {
+                found = self.look(root, &path, (ways, How::Opened));
+            }
+            let [source, target] = found;
             let is_lost = match target {
-                Ok(found) => Ok(found.inode != seen.target_inode),
+                Ok(found) => Ok(!is_there(&found)),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(true),
                 Err(errno) => Err(errno),
             };
-            Look { place: (root, path), is_lost, is_changed: !source.is_ok_and(is_same) }
+            Look { place: (root, path), is_lost, is_changed: !source.is_ok_and(|found| is_same(&found)) }
         });
         let looks = looks.collect();
         found.lock().unwrap_or_else(PoisonError::into_inner).add(number, looks);
     }
 
     /// Both sides of a directory.
-    fn look(&self, root: u32, path: &[u8], ways: &mut Ways) -> [Result<Metadata, Errno>; 2] {
+    fn look(&self, root: u32, path: &[u8], (ways, how): (&mut Ways, How)) -> [Result<Metadata, Errno>; 2] {
         let Ways { sources, targets } = ways;
         let Some((source, target)) = self.roots.get(root as usize) else { return [Err(Errno::NOENT); 2] };
         let alias = |name: &CStr| self.shared.namer.of_directory(name);
         let source = source
             .as_ref()
             .map_err(|errno| *errno)
-            .and_then(|source| sources.look(source, (root, path), None));
+            .and_then(|source| sources.look(source, (root, path), (None, how)));
         let target = target
             .as_ref()
             .map_err(|errno| *errno)
-            .and_then(|target| targets.look(target, (root, path), Some(&alias)));
+            .and_then(|target| targets.look(target, (root, path), (Some(&alias), how)));
         [source, target]
     }
 }
@@ -271,6 +276,14 @@ fn either<T>(
         (Err(Errno::NOENT), Some(alias)) => act(&alias(name)),
         (done, _) => done,
     }
+}
+
+/// How a directory is looked at.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    /// A directory on which a file system is to be mounted when it is used is not what it was when it was open.
+    ByName,
+    Opened,
 }
 
 /// Of both sides.
@@ -293,7 +306,7 @@ impl Way {
         &mut self,
         top: &OwnedFd,
         (root, path): (u32, &[u8]),
-        alias: Option<Alias<'_>>,
+        (alias, how): (Option<Alias<'_>>, How),
     ) -> Result<Metadata, Errno> {
         if self.root != root {
             self.names.clear();
@@ -317,7 +330,12 @@ impl Way {
             }
         }
         let last = CString::new(last).map_err(|_| Errno::INVAL)?;
-        let found = either(&last, alias, |name| sys::stat_at(self.above(top), name, false))?;
+        let found = either(&last, alias, |name| match how {
+            How::ByName => sys::stat_at(self.above(top), name, false),
+            How::Opened => {
+                sys::open_directory_at(self.above(top), name).and_then(|opened| sys::stat_descriptor(&opened))
+            }
+        })?;
         if found.kind() == Kind::Directory { Ok(found) } else { Err(Errno::NOTDIR) }
     }
 
@@ -348,17 +366,20 @@ mod tests {
         let deep = |levels: usize| vec!["level"; levels].join("/");
         let mut way = Way::default();
         for levels in [300, 1, 299, 150, 2, 0, 300] {
-            let found = way.look(&top, (0, deep(levels).as_bytes()), Some(&alias)).unwrap();
+            let found = way.look(&top, (0, deep(levels).as_bytes()), (Some(&alias), How::ByName)).unwrap();
             let path = tree.join(deep(levels));
             let expected = sys::stat_path(path.as_os_str().as_bytes(), false).unwrap();
             assert_eq!(found.inode, expected.inode, "{levels} levels");
             assert!(way.names.iter().filter(|(_, opened)| opened.is_some()).count() <= OPEN_MOST);
         }
-        let mut look =
-            |path: &str| way.look(&top, (0, path.as_bytes()), Some(&alias)).map(|found| found.inode);
-        assert!(look("a/other").is_ok(), "under its other name");
-        assert_eq!(look("a/none"), Err(Errno::NOENT));
-        assert_eq!(look("file"), Err(Errno::NOTDIR));
-        assert_eq!(look("file/below"), Err(Errno::NOTDIR));
+        for how in [How::ByName, How::Opened] {
+            let mut look = |path: &str| {
+                way.look(&top, (0, path.as_bytes()), (Some(&alias), how)).map(|found| found.inode)
+            };
+            assert!(look("a/other").is_ok(), "under its other name");
+            assert_eq!(look("a/none"), Err(Errno::NOENT));
+            assert_eq!(look("file"), Err(Errno::NOTDIR));
+            assert_eq!(look("file/below"), Err(Errno::NOTDIR));
+        }
     }
 }

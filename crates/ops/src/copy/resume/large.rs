@@ -13,10 +13,12 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 use crate::copy::large::{Done, Key, Large};
 use crate::copy::resume::noting::Noting;
 use crate::copy::target::Target;
+use crate::copy::target::existing::is_alike;
 use crate::copy::target::mirror::Location;
-use crate::copy::target::place::{Item, Place};
+use crate::copy::target::place::Item;
 use crate::digest::PieceValue;
 use crate::file::source::{Identity, identity_of};
+use crate::tree::journal::When;
 use crate::tree::journal::earlier::BegunFile;
 use crate::tree::listing::descriptor_cache::DescriptorCache;
 use crate::tree::location::below;
@@ -30,6 +32,8 @@ pub(crate) struct Begun {
     /// Bytes of a chunk.
     pub(crate) chunk: u64,
     pub(crate) done: Done,
+    /// It has its final name and all its chunks: nothing is written to it.
+    pub(crate) is_whole: bool,
 }
 
 /// What the log has of a chunk: a hash of the temporary name of the copy, and the value.
@@ -66,9 +70,13 @@ impl Noting<'_> {
         if large.done.contains_key(&index) {
             return;
         }
-        self.count(bytes);
         let note: ChunkNote = (hash_of(&large.key.temporary), value);
-        with_place(at, |directory, name| self.journal.note_chunk(directory, name, (index, &note.encoded())));
+        let noted = with_place(at, |directory, name| {
+            self.journal.note_chunk(directory, name, (index, &note.encoded()))
+        });
+        if noted == Some(When::WhenSynced) {
+            self.count(bytes);
+        }
     }
 }
 
@@ -94,13 +102,15 @@ pub(crate) fn begun_earlier(
         return None;
     }
     let is_it = chunk > 0 && key.is_hashed == is_hashed && key.version.is_of_source(item.metadata);
-    let opened = if is_it { open_begun(item.to, &key) } else { None };
-    let Some((file, identity)) = opened else {
+    let done = if is_it { done_of(&begun, &key) } else { Done::new() };
+    let has_all = is_it && done.len() as u64 == item.metadata.size.div_ceil(chunk);
+    let opened = if is_it { open_begun(target, item, (&key, has_all)) } else { None };
+    let Some((file, is_whole)) = opened else {
         let _ = rustix::fs::unlinkat(&item.to.directory, &key.temporary, AtFlags::empty());
         return None;
     };
-    let done = done_of(&begun, &key);
-    Some(Begun { file, key, identity, chunk, done })
+    let identity = identity_of(&sys::stat_descriptor(&file).ok()?);
+    Some(Begun { file, key, identity, chunk, done, is_whole })
 }
 
 /// Removes copies of large files that earlier runs have begun and that nobody goes on with: their sources are gone.
@@ -127,32 +137,36 @@ fn done_of(begun: &BegunFile, key: &Key) -> Done {
     begun.chunks.iter().filter_map(read).collect()
 }
 
-/// Opens a copy that was begun. If it has its final name by now, it gets its temporary name as well.
-fn open_begun(to: &Place<'_>, key: &Key) -> Option<(OwnedFd, Identity)> {
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let is_it = |name: &CStr| {
+/// Opens a copy that was begun. If it has its final name by now, and all its chunks, it gets its temporary name as well. Returns whether that is so.
+fn open_begun(target: &Target<'_>, item: Item<'_>, (key, has_all): (&Key, bool)) -> Option<(OwnedFd, bool)> {
+    let Item { to, metadata, .. } = item;
+    let find = |name: &CStr| {
         let found = sys::stat_at(&to.directory, name, false).ok()?;
-        let is_own = found.uid == rustix::process::geteuid().as_raw();
-        (found.inode == key.version.inode && found.kind() == Kind::File && is_own).then_some(())
+        let is_own = target.stores.own_uid(found.device).is_none_or(|own| own == found.uid);
+        (found.inode == key.version.inode && found.kind() == Kind::File && is_own).then_some(found)
     };
-    if is_it(&key.temporary).is_none() {
-        is_it(to.name)?;
-        let none = AtFlags::empty();
-        let linked =
-            retry(|| rustix::fs::linkat(&to.directory, to.name, &to.directory, &key.temporary, none));
-        linked.ok()?;
-    }
-    let file = match retry(|| rustix::fs::openat(&to.directory, &key.temporary, flags, Mode::empty())) {
-        // It had its attributes already.
-        Err(Errno::ACCES) => {
-            let mode = Mode::RUSR | Mode::WUSR;
-            rustix::fs::chmodat(&to.directory, &key.temporary, mode, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-            retry(|| rustix::fs::openat(&to.directory, &key.temporary, flags, Mode::empty())).ok()?
+    let is_named = find(&key.temporary).is_none();
+    if is_named {
+        let found = find(to.name).filter(|_| has_all && target.options.keep.times)?;
+        // Another file may have the same inode by now, or somebody may have written to this one.
+        if !is_alike(metadata, &found, target.stores.granularity(found.device)) {
+            return None;
         }
-        opened => opened.ok()?,
+        let (directory, none) = (&to.directory, AtFlags::empty());
+        retry(|| rustix::fs::linkat(directory, to.name, directory, &key.temporary, none)).ok()?;
+    }
+    let open = |access| {
+        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        retry(|| rustix::fs::openat(&to.directory, &key.temporary, flags, Mode::empty()))
     };
-    let found = sys::stat_descriptor(&file).ok().filter(|found| found.inode == key.version.inode)?;
-    Some((file, identity_of(&found)))
+    let file = match open(OFlags::WRONLY) {
+        // It has its mode already, and nothing is written to it.
+        Err(Errno::ACCES) if has_all => open(OFlags::RDONLY),
+        opened => opened,
+    };
+    let file = file.ok()?;
+    let is_it = sys::stat_descriptor(&file).is_ok_and(|found| found.inode == key.version.inode);
+    is_it.then_some((file, is_named || has_all))
 }
 
 impl Large {

@@ -98,7 +98,7 @@ impl<'a> Noting<'a> {
     /// Whether a sync of what is held is due.
     fn is_due(&self) -> bool {
         let is_old = self.now().saturating_sub(self.last.load(Ordering::Relaxed)) >= EVERY_MS;
-        self.has_held() && (is_old || self.chunks.unbegun() >= BATCH_BYTES)
+        self.has_held() && is_old || self.chunks.unbegun() >= BATCH_BYTES
     }
 
     /// Whether the batch is to be published. True for one thread: the others take it that this one does that.
@@ -131,7 +131,7 @@ impl<'a> Noting<'a> {
         u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Counts bytes of a chunk.
+    /// Counts bytes of a chunk that was noted and waits for a sync.
     pub(crate) fn count(&self, bytes: u64) {
         self.chunks.copied.fetch_add(bytes, Ordering::Relaxed);
         if self.chunks.unbegun() >= BATCH_BYTES {
@@ -208,13 +208,16 @@ impl Target<'_> {
     /// noted in the log of the job, if there is one.
     fn sync_noting(&self, noting: Option<&Noting<'_>>, held_open: &mut DescriptorCache) -> Result<(), Errno> {
         let Some(noting) = noting else { return self.stores.sync() };
+        let failed = self.stores.failed_syncs();
         let (held, unsynced, copied) = noting.begin();
         let synced = self.stores.sync();
         let mut sync_one = |target: &Arc<Directory>| {
             let opened = target.descriptor(held_open, self.features);
             opened.is_ok_and(|opened| make_durable(Opened::Directory(opened)).is_ok())
         };
-        if synced.is_ok() && unsynced.values().all(|(target, _)| sync_one(target)) {
+        // The kernel reports a failure once, perhaps to another sync that has begun later.
+        let is_sure = || self.stores.failed_syncs() == failed;
+        if synced.is_ok() && unsynced.values().all(|(target, _)| sync_one(target)) && is_sure() {
             noting.end(held, &unsynced);
         }
         // Also if it failed: what was held is forgotten then.

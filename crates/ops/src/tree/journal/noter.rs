@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use atta_ledger::{At, Fact, SliceNumber};
 use atta_runtime::{Results as _, Stop};
 
-use super::{Journal, Notes, OfThread, PUBLISHED_LEAST, lock};
+use super::{Journal, Notes, OfThread, PUBLISHED_LEAST, When, lock};
 use crate::tree::directory::{Directory, State};
 use crate::tree::listing::names::{Name, Names};
 use crate::tree::listing::path::CurrentPath;
@@ -30,13 +30,6 @@ struct Side<'j, R> {
     bytes: Arc<AtomicUsize>,
     /// Bytes that were not added to those yet.
     unpublished: usize,
-}
-
-/// Whether a note may wait for a sync.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum When {
-    Now,
-    WhenSynced,
 }
 
 impl<S: State> Default for Noter<'_, S> {
