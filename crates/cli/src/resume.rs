@@ -14,12 +14,14 @@ use crate::run::refused::Refused;
     after_help = "Runs the command that has begun the job again, in its working directory and with its arguments. What the logs of the job \
     say is done is not done again.\n\n\
     Exit codes: those of the command.\n\n\
-    Example:\n  \
+    Examples:\n  \
+    atta copy /data /backup           a copy that is killed\n  \
+    atta resume /backup               the rest of it\n  \
     atta walk --job walk.job /data    a walk that is killed\n  \
     atta resume walk.job              the rest of it"
 )]
 pub(crate) struct ResumeArguments {
-    /// The directory of the job
+    /// The directory of the job, or the TARGET of the copy
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

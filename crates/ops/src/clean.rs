@@ -13,6 +13,7 @@ pub use crate::jobs::record::Holder;
 pub use crate::jobs::sweep::Leftover;
 pub use crate::refused::Refused;
 
+use crate::jobs::logs::{self, Ended};
 use crate::jobs::names;
 use crate::jobs::sweep::{Top, sweep};
 use crate::jobs::tree::{Manner, Tally};
@@ -73,6 +74,25 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Removes jobs that no process holds and none of these runs goes on with, or counts them. Returns the numbers of jobs that are held.
+    fn remove_jobs(
+        &mut self,
+        (top, path): (&Arc<OwnedFd>, &[u8]),
+        runs: &[Other],
+        manner: &Manner,
+    ) -> Vec<u64> {
+        let running = runs.iter().filter(|other| run_of(other).life == Life::Runs);
+        let mut held: Vec<_> = running.map(|other| other.record.job).collect();
+        for job in logs::all_below(top).into_iter().filter(|job| may_act_on(job.uid())) {
+            match job.remove(&held, manner) {
+                Ok(Ended::Removed(tally)) => self.add_removed(tally),
+                Ok(Ended::Held(number)) => held.extend(number),
+                Err(errno) => self.fail(&[path, job.path().as_slice()].join(&b'/'), errno),
+            }
+        }
+        held
+    }
+
     /// Counts the record of a run, which was removed.
     fn add_removed(&mut self, Tally { entries, bytes }: Tally) {
         self.entries += entries;
@@ -98,17 +118,21 @@ pub fn run(directory: &[u8], options: &Options<'_>) -> Result<Outcome, Refused> 
     let top = sys::open_directory_path(directory, true).map(Arc::new).map_err(cannot)?;
     let others = runs_in(&top).map_err(cannot)?;
     let mut outcome = Outcome { runs: others.iter().map(run_of).collect(), ..Outcome::default() };
-    let ended: Vec<_> = others.iter().filter(|other| run_of(other).life != Life::Runs).collect();
-    if ended.is_empty() {
-        return Ok(outcome);
-    }
     let walk = &options.walk;
     let manner = Manner { removes: options.removes, stop: walk.stop.clone(), features: walk.features };
+    // Jobs go first: their logs speak of what is removed.
+    let held = outcome.remove_jobs((&top, directory), &others, &manner);
+    let is_ended = |other: &&Other| run_of(other).life != Life::Runs && !held.contains(&other.record.job);
+    let ended: Vec<_> = others.iter().filter(is_ended).collect();
+    if ended.is_empty() || outcome.failed > 0 {
+        return Ok(outcome);
+    }
     let runs: Vec<_> = ended.iter().map(|other| (&other.namer, &other.record)).collect();
     let swept = sweep(Top { opened: &top, path: directory }, &runs, walk, manner.clone());
     let is_swept = swept.failed == 0 && !swept.stopped;
     outcome.leftovers = swept.found;
-    (outcome.names, outcome.entries, outcome.bytes) = (swept.names, swept.tally.entries, swept.tally.bytes);
+    outcome.names = swept.names;
+    outcome.add_removed(swept.tally);
     outcome.failures.extend(swept.failures);
     outcome.failed += swept.failed;
     outcome.stopped = swept.stopped;
@@ -149,8 +173,12 @@ fn runs_in(top: &Arc<OwnedFd>) -> Result<Vec<Other>, Errno> {
 
 /// Whether this user may act on a record: it is the user's own, or the user is root, who may remove any file anyway.
 fn is_trusted(other: &Other) -> bool {
+    may_act_on(other.record.uid)
+}
+
+fn may_act_on(uid: u32) -> bool {
     let own = rustix::process::geteuid();
-    own.is_root() || other.record.uid == own.as_raw()
+    own.is_root() || uid == own.as_raw()
 }
 
 fn run_of(other: &Other) -> Run {

@@ -52,6 +52,7 @@ pub use crate::metadata::not_kept::NotKept;
 pub use crate::refused::Refused;
 pub use options::{Existing, Fsync, Leftovers, Notice, Options, Outcome, Planned, Progress, Watch};
 pub use plan::beside::clean_command;
+pub use plan::roots::parent_of;
 pub use plan::rehearsal::DryRun;
 pub use results::Results;
 pub use results::manifest::{Kept, ManifestRow};
@@ -266,6 +267,12 @@ impl<'a> Copy<'a> {
     #[must_use]
     pub fn target_is_name(&self) -> bool {
         self.target_is_name
+    }
+
+    /// Whether the directory that the copy is put into is itself a copy, and gets the times of its source.
+    #[must_use]
+    pub fn makes_top(&self) -> bool {
+        self.operation.target.roots.names().iter().any(|name| name.as_c_str() == c".")
     }
 
     /// Copies the entries of a list instead: see [`run_listed`].

@@ -12,6 +12,7 @@
 
 #[cfg(test)]
 pub(crate) mod fuzz;
+pub(crate) mod logs;
 pub(crate) mod names;
 pub(crate) mod record;
 pub(crate) mod sweep;
@@ -26,6 +27,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 
 use crate::metadata::inherited;
+use crate::resume;
 use atta_sys::{self as sys, Features, retry};
 use names::Namer;
 use record::{BYTES_MAX, Record};
@@ -405,7 +407,11 @@ pub(crate) fn is_private_directory(above: &Arc<OwnedFd>, name: &CStr) -> bool {
         Some(names::Parsed { tag: None, .. }) => {
             let Ok(home) = open_private(above, name, None) else { return false };
             let names = sys::names_of(&home, RUNS_MAX).unwrap_or_default();
-            !names.is_empty() && names.iter().all(|name| is_of_run(&home, name, None))
+            let is_of_job = |name: &CStr| {
+                let job = logs::is_name(name.to_bytes()).then(|| open_private(&home, name, None).ok());
+                job.flatten().is_some_and(|job| resume::number_in(&job).is_some())
+            };
+            !names.is_empty() && names.iter().all(|name| is_of_run(&home, name, None) || is_of_job(name))
         }
     }
 }

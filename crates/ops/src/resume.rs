@@ -10,41 +10,40 @@
 //!
 //! The directory is private (0700) and owned by the caller. No link in it is followed.
 
+mod files;
 mod header;
+mod later;
+mod place;
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fmt;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use atta_entry::{Errno, Kind, escape};
+use atta_entry::{Errno, escape};
 use atta_ledger::{Broken, JobLogs, Key, LogBytes, LogName, Record as Noted, Refused};
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, OFlags};
 
-use crate::jobs::record::{Record, utc};
+use crate::jobs::record::utc;
 use atta_sys::{self as sys, retry};
 
 pub use crate::jobs::record::Holder;
+pub(crate) use files::{Holding, forget_header, try_hold};
+use files::{END, END_PARTIAL, JOB, JOB_PARTIAL, hold, is_own, log_name, open_plain, read, write};
 use header::{BYTES_MAX, Header};
 pub use header::{Difference, Request};
+pub use later::RunningJob;
+pub use place::JobPlace;
 
-const HOLDER: &CStr = c"holder";
-const JOB: &CStr = c"job";
-/// The header while it is written.
-const JOB_PARTIAL: &CStr = c"job.partial";
-const END: &CStr = c"end";
-const END_PARTIAL: &CStr = c"end.partial";
-/// How long to wait for processes of earlier runs that are about to end.
-const LOCK_WAIT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5000 });
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// Most logs of a job.
 const LOGS_MAX: usize = 1 << 20;
 
 /// A job whose directory this process holds.
 #[derive(Debug)]
 pub struct LoggedJob {
+    place: JobPlace,
     directory: OwnedFd,
     /// Its lock is released when it is closed.
     _holder: OwnedFd,
@@ -77,6 +76,8 @@ pub enum NotBegun {
     Writes(LogName),
     /// The job is complete: its summary.
     Complete(Vec<u8>),
+    /// There is a job already.
+    Taken,
 }
 
 impl LoggedJob {
@@ -84,41 +85,47 @@ impl LoggedJob {
     ///
     /// # Errors
     /// There is another job, or none and something else; the job is complete, or runs; a file cannot be used.
-    pub fn begin(path: &Path, request: &Request) -> Result<Self, NotBegun> {
-        make(path)?;
-        Self::open(path, Some(request), false)
+    pub fn begin(place: &JobPlace, request: &Request) -> Result<Self, NotBegun> {
+        place.make()?;
+        Self::open(place, Asks::For(request), false)
+    }
+
+    /// Begins a job with this header, where there is none.
+    fn begin_with(place: &JobPlace, header: &Header) -> Result<Self, NotBegun> {
+        place.make()?;
+        Self::open(place, Asks::With(header), false)
     }
 
     /// As `begin`; a job that is there, whatever it was asked for, is forgotten, unless it runs.
     ///
     /// # Errors
     /// The job runs; the directory holds something else; a file cannot be used.
-    pub fn begin_anew(path: &Path, request: &Request) -> Result<Self, NotBegun> {
-        make(path)?;
-        Self::open(path, Some(request), true)
+    pub fn begin_anew(place: &JobPlace, request: &Request) -> Result<Self, NotBegun> {
+        place.make()?;
+        Self::open(place, Asks::For(request), true)
     }
 
     /// Goes on with the job in a directory.
     ///
     /// # Errors
     /// As [`begin`](Self::begin).
-    pub fn resume(path: &Path) -> Result<Self, NotBegun> {
-        Self::open(path, None, false)
+    pub fn resume(place: &JobPlace) -> Result<Self, NotBegun> {
+        Self::open(place, Asks::Nothing, false)
     }
 
     /// What the job in a directory was asked for.
     ///
     /// # Errors
     /// There is no job, or it cannot be read.
-    pub fn request_of(path: &Path) -> Result<Request, NotBegun> {
-        let directory = open_private(path)?;
+    pub fn request_of(place: &JobPlace) -> Result<Request, NotBegun> {
+        let directory = place.open()?;
         read_header(&directory)?.map(|header| header.request).ok_or(NotBegun::NotAJob)
     }
 
     /// The number of the job in a directory, if there is one.
     #[must_use]
-    pub fn number_of(path: &Path) -> Option<[u8; 16]> {
-        let directory = open_private(path).ok()?;
+    pub fn number_of(place: &JobPlace) -> Option<[u8; 16]> {
+        let directory = place.open().ok()?;
         read_header(&directory).ok()?.map(|header| header.number)
     }
 
@@ -126,8 +133,8 @@ impl LoggedJob {
     ///
     /// # Errors
     /// It has no such job, or cannot be read.
-    pub fn join(path: &Path, number: &[u8; 16]) -> Result<(OwnedFd, Key), NotBegun> {
-        let directory = match open_private(path) {
+    pub fn join(place: &JobPlace, number: &[u8; 16]) -> Result<(OwnedFd, Key), NotBegun> {
+        let directory = match place.open() {
             Err(NotBegun::Failed(_, Errno::NOENT)) => return Err(NotBegun::Elsewhere),
             opened => opened?,
         };
@@ -137,38 +144,37 @@ impl LoggedJob {
         }
     }
 
-    fn open(path: &Path, request: Option<&Request>, forgets: bool) -> Result<Self, NotBegun> {
-        let directory = open_private(path)?;
-        let names = sys::names_of(&directory, LOGS_MAX).map_err(|errno| NotBegun::Failed("read", errno))?;
-        if names.iter().any(|name| !is_own(name)) {
+    fn open(place: &JobPlace, asks: Asks<'_>, forgets: bool) -> Result<Self, NotBegun> {
+        let directory = place.open()?;
+        let names_of = || sys::names_of(&directory, LOGS_MAX).map_err(|errno| NotBegun::Failed("read", errno));
+        if names_of()?.iter().any(|name| !is_own(name)) {
             return Err(NotBegun::NotAJob);
         }
         let holder = hold(&directory)?;
         // Another process may have ended meanwhile.
-        let mut names =
-            sys::names_of(&directory, LOGS_MAX).map_err(|errno| NotBegun::Failed("read", errno))?;
+        let mut names = names_of()?;
         let logs: Vec<_> = names.iter().filter_map(|name| log_name(name)).collect();
-        refuse_writers(&directory, &logs)?;
-        if forgets {
-            forget(&directory, &names).map_err(|errno| NotBegun::Failed("clear", errno))?;
+        files::refuse_writers(&directory, &logs)?;
+        // Without a header, somebody has begun to forget it.
+        let is_forgotten = forgets || read_header(&directory)?.is_none();
+        if is_forgotten && !matches!(asks, Asks::Nothing) {
+            files::forget(&directory, &names).map_err(|errno| NotBegun::Failed("clear", errno))?;
             names.clear();
         }
-        let header = match (read_header(&directory)?, request) {
-            (Some(header), Some(request)) => match header.difference(request) {
-                Some(difference) => return Err(NotBegun::Differs(difference)),
-                None => header,
-            },
-            (Some(header), None) => header,
-            (None, Some(request)) => new_header(&directory, request)?,
-            (None, None) => return Err(NotBegun::NotAJob),
-        };
+        let header = asks.header(&directory)?;
         if let Some(summary) = read(&directory, END, BYTES_MAX)? {
             return Err(NotBegun::Complete(summary));
         }
         let mut logs: Vec<_> = names.iter().filter_map(|name| log_name(name)).collect();
         logs.sort_unstable();
-        let key = Key::of_job(&header.number);
-        Ok(Self { directory, _holder: holder, header, key, logs, opened: Mutex::default() })
+        let (key, opened) = (Key::of_job(&header.number), Mutex::default());
+        Ok(Self { place: place.clone(), directory, _holder: holder, header, key, logs, opened })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn place(&self) -> &JobPlace {
+        &self.place
     }
 
     /// The directory.
@@ -242,6 +248,18 @@ impl LoggedJob {
         act(opened)
     }
 
+    /// Removes it from the target of a copy that has come to its end. `keeps_times`: the directory that it is in is itself a copy, which has its
+    /// times.
+    ///
+    /// # Errors
+    /// Something of it cannot be removed.
+    pub fn remove(self, keeps_times: bool) -> Result<(), Errno> {
+        let names = sys::names_of(&self.directory, LOGS_MAX)?;
+        files::forget(&self.directory, &names)?;
+        files::forget_holder(&self.directory)?;
+        self.place.remove(keeps_times)
+    }
+
     /// Notes that the job is complete, and removes its logs. `summary`: what [`begin`](Self::begin) says of it later.
     ///
     /// # Errors
@@ -256,6 +274,17 @@ impl LoggedJob {
         }
         Ok(())
     }
+}
+
+/// The number of the job in an open directory, as names of temporary files have it. None: there is no valid header.
+pub(crate) fn number_in(directory: &OwnedFd) -> Option<u64> {
+    read_header(directory).ok().flatten().map(|header| short(header.number))
+}
+
+/// The number that names of temporary files follow from.
+#[must_use]
+pub fn short(number: [u8; 16]) -> u64 {
+    u64::from_le_bytes(*number.first_chunk().unwrap_or(&[0; 8]))
 }
 
 /// Device and inode of an open directory, as a walk sees them.
@@ -319,162 +348,58 @@ impl LogBytes for EarlierLog<'_> {
     }
 }
 
-/// The name of a log, if it is one.
-fn log_name(name: &CStr) -> Option<LogName> {
-    let text = name.to_str().ok()?;
-    let numbers: Option<Vec<u32>> = text.split('.').map(|number| number.parse().ok()).collect();
-    let found = match numbers?[..] {
-        [run, rank] => LogName { run, rank, part: 0 },
-        [run, rank, part] => LogName { run, rank, part },
-        _ => return None,
-    };
-    // One spelling.
-    (found.to_string() == text).then_some(found)
-}
-
-/// Refuses logs whose processes have not ended. Some that were killed may need a moment.
-fn refuse_writers(directory: &OwnedFd, logs: &[LogName]) -> Result<(), NotBegun> {
-    let until = Instant::now() + LOCK_WAIT;
-    for log in logs {
-        let name = CString::new(log.to_string()).unwrap_or_default();
-        // Whoever reads it reports why it cannot be opened.
-        let Ok(opened) = open_plain(directory, &name, OFlags::RDONLY) else { continue };
-        // Another error: the file system has no locks.
-        let is_held = || {
-            retry(|| rustix::fs::flock(&opened, FlockOperation::NonBlockingLockShared)) == Err(Errno::AGAIN)
-        };
-        while is_held() {
-            if Instant::now() >= until {
-                return Err(NotBegun::Writes(*log));
-            }
-            std::thread::sleep(LOCK_PAUSE);
-        }
-    }
-    Ok(())
-}
-
-/// Removes the files of a job but its holder: the header last.
-fn forget(directory: &OwnedFd, names: &[CString]) -> Result<(), Errno> {
-    let others = names.iter().map(CString::as_c_str).filter(|name| ![HOLDER, JOB].contains(name));
-    for name in others.chain([JOB]) {
-        match retry(|| rustix::fs::unlinkat(directory, name, AtFlags::empty())) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
-}
-
-fn is_own(name: &CStr) -> bool {
-    [HOLDER, JOB, JOB_PARTIAL, END, END_PARTIAL].contains(&name) || log_name(name).is_some()
-}
-
-/// Makes a private directory, unless something is there.
-fn make(path: &Path) -> Result<(), NotBegun> {
-    match retry(|| rustix::fs::mkdir(path, Mode::RWXU)) {
-        Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(errno) => Err(NotBegun::Failed("make", errno)),
-    }
-}
-
-fn open_private(path: &Path) -> Result<OwnedFd, NotBegun> {
-    let failed = |errno| NotBegun::Failed("open", errno);
-    let directory = sys::open_directory_path(path.as_os_str().as_encoded_bytes(), false).map_err(failed)?;
-    let found = sys::stat_descriptor(&directory).map_err(failed)?;
-    let is_own = found.uid == rustix::process::geteuid().as_raw() && found.mode & 0o077 == 0;
-    if is_own { Ok(directory) } else { Err(NotBegun::NotPrivate) }
-}
-
-/// Takes the lock of a job, and names this process as its holder.
-fn hold(directory: &OwnedFd) -> Result<OwnedFd, NotBegun> {
-    let failed = |errno| NotBegun::Failed("lock", errno);
-    let file = open_plain(directory, HOLDER, OFlags::RDWR | OFlags::CREATE).map_err(failed)?;
-    let known =
-        || read_open(&file, crate::jobs::record::BYTES_MAX).ok().and_then(|text| Record::from_text(&text));
-    match retry(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
-        Ok(()) => {}
-        Err(Errno::AGAIN) => return Err(NotBegun::Runs(known().map(|record| record.holder))),
-        // Without locks only a process of this host can be known to have ended.
-        Err(_) => {
-            let runs = |record: &Record| {
-                !record.is_of_this_host() || record.is_of_this_boot() && record.holder.is_alive()
-            };
-            if let Some(record) = known().filter(runs) {
-                return Err(NotBegun::Runs(Some(record.holder)));
-            }
-        }
-    }
-    let text = Record::of_this_process(0, (0, 0), false, Vec::new()).to_text();
-    retry(|| rustix::fs::ftruncate(&file, 0)).map_err(failed)?;
-    sys::data::write_all_at(&file, text.as_bytes(), 0).map_err(failed)?;
-    retry(|| rustix::fs::fsync(&file)).map_err(failed)?;
-    Ok(file)
-}
-
 fn read_header(directory: &OwnedFd) -> Result<Option<Header>, NotBegun> {
     let Some(text) = read(directory, JOB, BYTES_MAX)? else { return Ok(None) };
     Header::from_text(&text).map(Some).ok_or(NotBegun::Invalid)
 }
 
-fn new_header(directory: &OwnedFd, request: &Request) -> Result<Header, NotBegun> {
-    let failed = |errno| NotBegun::Failed("begin", errno);
+/// What somebody who opens a job asks for.
+#[derive(Clone, Copy)]
+enum Asks<'a> {
+    /// The job that is there.
+    Nothing,
+    /// A job for this request. It is begun if there is none.
+    For(&'a Request),
+    /// A new job.
+    With(&'a Header),
+}
+
+impl Asks<'_> {
+    /// The header of the job, which is written if there is none.
+    fn header(self, directory: &OwnedFd) -> Result<Header, NotBegun> {
+        match (read_header(directory)?, self) {
+            (Some(header), Asks::Nothing) => Ok(header),
+            (Some(header), Asks::For(request)) => match header.difference(request) {
+                Some(difference) => Err(NotBegun::Differs(difference)),
+                None => Ok(header),
+            },
+            (Some(_), Asks::With(_)) => Err(NotBegun::Taken),
+            (None, Asks::Nothing) => Err(NotBegun::NotAJob),
+            (None, Asks::For(request)) => write_header(directory, new_header(request)?),
+            (None, Asks::With(header)) => write_header(directory, header.clone()),
+        }
+    }
+}
+
+/// The header of a job that begins now.
+fn new_header(request: &Request) -> Result<Header, NotBegun> {
     let mut number = [0; 16];
     let random = std::fs::File::open("/dev/urandom");
     let filled = random.and_then(|mut random| std::io::Read::read_exact(&mut random, &mut number));
-    filled.map_err(|error| failed(Errno(error.raw_os_error().unwrap_or(Errno::IO.0))))?;
+    let failed = |error: std::io::Error| NotBegun::Failed("begin", Errno(error.raw_os_error().unwrap_or(Errno::IO.0)));
+    filled.map_err(failed)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let header = Header { number, began: now, request: request.clone() };
+    Ok(Header { number, began: now, request: request.clone() })
+}
+
+fn write_header(directory: &OwnedFd, header: Header) -> Result<Header, NotBegun> {
+    let failed = |errno| NotBegun::Failed("begin", errno);
     let text = header.to_text();
     if text.len() > BYTES_MAX {
         return Err(failed(Errno(rustix::io::Errno::TOOBIG.raw_os_error())));
     }
     write(directory, (JOB_PARTIAL, JOB), text.as_bytes()).map_err(failed)?;
     Ok(header)
-}
-
-/// Opens a regular file without following a link. It must have one name, and be the caller's.
-fn open_plain(directory: &OwnedFd, name: &CStr, access: OFlags) -> Result<OwnedFd, Errno> {
-    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = retry(|| rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR))?;
-    let found = sys::stat_descriptor(&file)?;
-    let is_plain = found.kind() == Kind::File && found.nlink == 1;
-    let is_own = found.uid == rustix::process::geteuid().as_raw();
-    if is_plain && is_own { Ok(file) } else { Err(Errno::PERM) }
-}
-
-/// The bytes of a file, if it is there.
-fn read(directory: &OwnedFd, name: &CStr, most: usize) -> Result<Option<Vec<u8>>, NotBegun> {
-    let read = match open_plain(directory, name, OFlags::RDONLY) {
-        Err(Errno::NOENT) => return Ok(None),
-        opened => opened.and_then(|file| read_open(&file, most)),
-    };
-    read.map(Some).map_err(|errno| NotBegun::Failed("read", errno))
-}
-
-fn read_open(file: &OwnedFd, most: usize) -> Result<Vec<u8>, Errno> {
-    let size = usize::try_from(sys::stat_descriptor(file)?.size).unwrap_or(usize::MAX);
-    if size > most {
-        return Err(Errno(rustix::io::Errno::FBIG.raw_os_error()));
-    }
-    let mut bytes = vec![0; size];
-    let filled = sys::data::read_full_at(file, &mut bytes, 0)?;
-    bytes.truncate(filled);
-    Ok(bytes)
-}
-
-/// Writes a file and gives it its name when it is on storage.
-fn write(directory: &OwnedFd, (partial, name): (&CStr, &CStr), bytes: &[u8]) -> Result<(), Errno> {
-    // Of a run that was killed.
-    let _ = retry(|| rustix::fs::unlinkat(directory, partial, AtFlags::empty()));
-    let file = open_plain(directory, partial, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
-    sys::data::write_all_at(&file, bytes, 0)?;
-    retry(|| rustix::fs::fsync(&file))?;
-    retry(|| rustix::fs::renameat(directory, partial, directory, name))?;
-    match retry(|| rustix::fs::fsync(directory)) {
-        // This file system syncs no directories.
-        Err(Errno::INVAL) => Ok(()),
-        synced => synced,
-    }
 }
 
 impl NotBegun {
@@ -497,6 +422,7 @@ impl NotBegun {
                 format!("the job in {path} is running: a rank of an earlier run still writes the log {log}")
             }
             Self::Complete(_) => format!("the job in {path} is complete"),
+            Self::Taken => format!("{path} has another job"),
         }
     }
 }

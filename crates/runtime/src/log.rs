@@ -25,7 +25,7 @@ use std::time::Duration;
 use atta_ledger::Key;
 
 use crate::stop::Stop;
-use file::{Calls, LogFile};
+use file::{Calls, LaterLog, LogFile};
 use journal::Journal;
 use outcome::{LogError, LogWritten};
 
@@ -94,6 +94,27 @@ impl LogHandle<'_> {
     }
 }
 
+/// The log of a process.
+#[derive(Debug)]
+pub enum Log {
+    /// Its file is there.
+    Now(LogFile),
+    /// Its file is created by the first frame: after [`LogLimits::frame_every`], on request, or at the end of a job that was stopped.
+    Later(LaterLog),
+}
+
+impl From<LogFile> for Log {
+    fn from(file: LogFile) -> Self {
+        Self::Now(file)
+    }
+}
+
+impl From<LaterLog> for Log {
+    fn from(later: LaterLog) -> Self {
+        Self::Later(later)
+    }
+}
+
 /// Runs `body` on the calling thread while two others write its log. At the end, a last frame is written, and all of the log is synced.
 /// Returns the result of `body`, and statistics of the log.
 ///
@@ -103,12 +124,21 @@ impl LogHandle<'_> {
 /// # Panics
 /// No thread can be started; or `body` or [`Facts::take`] panicked.
 pub fn with_log<T>(
-    file: LogFile,
+    log: impl Into<Log>,
     logging: Logging<'_>,
     body: impl FnOnce(&LogHandle<'_>) -> T,
 ) -> (T, Result<LogWritten, LogError>) {
-    let key = file.key;
-    write_beside((Arc::new(file), key), logging, body)
+    let (file, key): (Arc<dyn Calls>, Key) = match log.into() {
+        Log::Now(file) => {
+            let key = file.key;
+            (Arc::new(file), key)
+        }
+        Log::Later(later) => {
+            let key = later.key;
+            (Arc::new(later), key)
+        }
+    };
+    write_beside((file, key), logging, body)
 }
 
 fn write_beside<T>(
@@ -116,7 +146,7 @@ fn write_beside<T>(
     logging: Logging<'_>,
     body: impl FnOnce(&LogHandle<'_>) -> T,
 ) -> (T, Result<LogWritten, LogError>) {
-    let journal = Journal::new(file, key, logging.stop);
+    let journal = Journal::new(Arc::clone(&file), key, logging.stop);
     let state = Mutex::new(State { journal, is_over: false });
     let writing = Writing { logging, state, changed: Condvar::new() };
     let result = std::thread::scope(|scope| {
@@ -125,8 +155,10 @@ fn write_beside<T>(
         scope.spawn(|| writing.sync_frames());
         let (write_now, sync_now) = (&|| writing.write_now(), &|| writing.wait_for_sync());
         let result = body(&LogHandle { write_now, sync_now });
-        // The journal keeps the error.
-        let _ = writing.write_now();
+        if file.is_begun() || logging.stop.is_set() {
+            // The journal keeps the error.
+            let _ = writing.write_now();
+        }
         result
     });
     let state = writing.state.into_inner().unwrap_or_else(PoisonError::into_inner);

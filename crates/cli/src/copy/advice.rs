@@ -9,20 +9,19 @@ use atta_entry::shell_quote;
 use super::arguments::CopyArguments;
 use super::summary::Whole;
 
-/// How to resume a copy that ended early, and how to remove its leftovers. `words`: the command.
+/// How to resume a copy that ended early and has no job to go on with, and how to remove its leftovers. `words`: the command.
 pub(super) fn advice(
     arguments: &CopyArguments,
     outcome: &Whole,
-    (words, was_interrupted): (&[OsString], bool),
+    (words, was_interrupted, has_job): (&[OsString], bool, bool),
 ) -> Vec<String> {
-    let rest = match &outcome.earlier {
-        // How to go on with its job is said elsewhere.
-        Some(earlier) => (earlier.changed > 0).then(|| {
-            let command = continuation(&without_job(words), arguments, outcome.target_is_name);
-            format!("copy what has changed since with: {command}")
-        }),
-        None => rest(arguments, outcome, (words, was_interrupted)),
-    };
+    let changed = outcome.earlier.as_ref().filter(|earlier| earlier.changed > 0).map(|_| {
+        let command = continuation(&without_job(words), arguments, outcome.target_is_name);
+        format!("copy what has changed since with: {command}")
+    });
+    // How to go on with a job is said elsewhere.
+    let rest = if has_job { None } else { rest(arguments, outcome, (words, was_interrupted)) };
+    let rest = changed.or(rest);
     let left = outcome.leftovers.as_ref();
     let left = left.map(|left| format!("remove what is left with: {}", left.command()));
     rest.into_iter().chain(left).collect()

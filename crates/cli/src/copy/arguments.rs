@@ -105,7 +105,7 @@ impl From<ManifestSkipped> for Kept {
     atta copy /data /backup                       to /backup/data, if /backup is a directory\n  \
     atta copy /data/. /backup                     the contents of /data\n  \
     atta copy --exclude '*.tmp' a b c /backup     several sources, without *.tmp\n  \
-    atta copy --job copy.job /data /backup        go on after a kill: give the command again\n  \
+    atta resume /backup                           go on after a kill, or give the command again\n  \
     atta copy --repair differences a b            repair what 'atta verify --format ndjson a b' found"
 )]
 pub(crate) struct CopyArguments {
@@ -226,8 +226,8 @@ pub(crate) struct CopyArguments {
     #[arg(long, value_name = "SIZE", default_value = "1T", value_parser = parse_size, help_heading = "Copying")]
     pub(crate) max_holes: u64,
 
-    /// Keep a log of the copy in DIR, so that the same command, or atta resume DIR, goes on after a kill, on any number of ranks. DIR is made if it
-    /// is missing
+    /// Keep the log of the copy in DIR, and until no entry fails, instead of in TARGET and until the copy ends. The same command, or atta resume DIR,
+    /// goes on after a kill, on any number of ranks. DIR is made if it is missing
     #[arg(
         long,
         value_name = "DIR",
@@ -236,9 +236,17 @@ pub(crate) struct CopyArguments {
     )]
     pub(crate) job: Option<PathBuf>,
 
-    /// Forget the job in DIR and begin anew
-    #[arg(long, requires = "job", help_heading = "Resume")]
+    /// Forget what a killed run of this copy has done, and begin anew
+    #[arg(
+        long,
+        help_heading = "Resume",
+        conflicts_with_all = ["manifest", "from_list", "repair", "dry_run", "in_place", "no_job"]
+    )]
     pub(crate) restart: bool,
+
+    /// Keep no log: a copy that is killed begins anew
+    #[arg(long, help_heading = "Resume", conflicts_with = "job")]
+    pub(crate) no_job: bool,
 
     #[command(flatten, next_help_heading = "Copying")]
     pub(crate) effort: EffortArguments,

@@ -46,7 +46,8 @@ pub(super) fn conclude(arguments: &CopyArguments, failures: &Failures, ended: En
     }
     if !arguments.report.quiet {
         let words = job.as_ref().map_or_else(|| std::env::args_os().collect(), Job::line);
-        let advice = advice::advice(arguments, outcome, (&words, interrupted.is_some()));
+        let is_kept = job.as_ref().is_some_and(Job::is_kept);
+        let advice = advice::advice(arguments, outcome, (&words, interrupted.is_some(), is_kept));
         advice.iter().for_each(|advice| hint(advice));
     }
     if let Some(fatal) = fatal {
@@ -57,12 +58,18 @@ pub(super) fn conclude(arguments: &CopyArguments, failures: &Failures, ended: En
     let is_partial = outcome.totals.failed() > 0 || outcome.totals.not_verified > 0 || has_changed;
     let code = interrupted.unwrap_or(if is_partial { exit::PARTIAL } else { exit::DONE });
     let is_whole = interrupted.is_none() && !outcome.parked && outcome.totals.failed() == 0;
+    let is_over = interrupted.is_none() && !outcome.parked;
     match job {
+        Some(job) if job.is_in_target() && is_over => job.remove(outcome.makes_top).unwrap_or(code),
+        Some(job) if !job.is_kept() => code,
         Some(job) if is_whole => {
             let json = summary(arguments, outcome, false).to_string();
             job.complete(&job::kept(code, &json, &words(arguments, outcome, false))).unwrap_or(code)
         }
-        Some(job) => job.advise(code),
+        Some(job) => {
+            let is_repeatable = job.is_in_target() && !arguments.update && !arguments.restart;
+            job.advise(code, is_repeatable)
+        }
         None => code,
     }
 }

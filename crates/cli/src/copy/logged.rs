@@ -1,17 +1,18 @@
-//! A copy with a log of its job (`--job`): what earlier runs have copied is not copied again. `run/logged.rs` has the log.
+//! A copy with a log of its job, in TARGET or in a directory that the user names (`--job`): what earlier runs have copied is not copied again.
+//! `run/logged.rs` has the log.
 
 use std::path::Path;
 
 use atta_entry::escape;
 use atta_ops::copy::{Copy, Found, Results, is_there};
-use atta_ops::resume::{LoggedJob, place_of};
+use atta_ops::resume::{JobPlace, LoggedJob, place_of, short};
 use atta_ops::walk::{self, FromLog, Journal};
-use atta_runtime::{LogFile, RankError, Results as _, Session, Stop};
+use atta_runtime::{Log, RankError, Results as _, Session, Stop};
 
 use super::arguments::CopyArguments;
 use crate::run::fatal::Fatal;
 use crate::run::job::{self, Asked, Job, TargetIs};
-use crate::run::logged::{RunOfJob, prepare, short, write_first, write_while};
+use crate::run::logged::{RunOfJob, later, prepare, write_first, write_while};
 use crate::run::refused::Refused;
 use crate::size::grouped;
 
@@ -19,7 +20,7 @@ use crate::size::grouped;
 const FIRST: u32 = 0;
 
 /// What earlier runs of a job have done, as the summary says it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Earlier {
     pub(super) entries: u64,
     pub(super) bytes: u64,
@@ -38,52 +39,119 @@ pub(super) struct OfCopy {
     pub(super) given_up: Option<u64>,
 }
 
-/// Begins the job of a copy, or goes on with it.
+/// Begins the job of a copy, or goes on with it. None: the copy is refused, or has no log.
 pub(super) fn begun(
     arguments: &CopyArguments,
     (sources, target): (Vec<Vec<u8>>, &[u8]),
     session: &Session<'_>,
 ) -> Result<Option<OfCopy>, Refused> {
-    let Some(directory) = &arguments.job else { return Ok(None) };
     if !sources.iter().all(|source| is_there(source)) {
-        // The copy is refused, and there is no job.
         return Ok(None);
     }
-    if !session.runs_tasks() {
-        let what = "--job with --schedule centralized, where the first rank copies nothing".to_owned();
-        return Err(Refused::usage(what, "take another schedule; the first rank does what is left first"));
+    let asking = Asking { arguments, sources, target };
+    match &arguments.job {
+        Some(directory) => asking.named(&JobPlace::from(directory.as_path()), session).map(Some),
+        None if has_job(arguments, session) => asking.in_target().map(Some),
+        None => Ok(None),
     }
-    if !arguments.keep.keeps_modes() {
-        let what = "--job needs the modes of directories, and --preserve keeps none".to_owned();
-        return Err(Refused::usage(what, "add mode to --preserve"));
+}
+
+/// Whether a copy without `--job` has a log.
+fn has_job(arguments: &CopyArguments, session: &Session<'_>) -> bool {
+    let is_other = arguments.dry_run || arguments.list().is_some() || arguments.manifest.is_some();
+    !arguments.no_job
+        && !is_other
+        && !arguments.in_place
+        && arguments.keep.keeps_modes()
+        // With a log, a large file is copied by one rank.
+        && session.is_alone()
+}
+
+/// What a copy asks for.
+struct Asking<'a> {
+    arguments: &'a CopyArguments,
+    sources: Vec<Vec<u8>>,
+    target: &'a [u8],
+}
+
+impl Asking<'_> {
+    /// In a directory that the user has named.
+    fn named(self, place: &JobPlace, session: &Session<'_>) -> Result<OfCopy, Refused> {
+        let Self { arguments, target, .. } = self;
+        if !session.runs_tasks() {
+            let what = "--job with --schedule centralized, where the first rank copies nothing".to_owned();
+            return Err(Refused::usage(
+                what,
+                "take another schedule; the first rank does what is left first",
+            ));
+        }
+        if !arguments.keep.keeps_modes() {
+            let what = "--job needs the modes of directories, and --preserve keeps none".to_owned();
+            return Err(Refused::usage(what, "add mode to --preserve"));
+        }
+        // After the first run there may be a directory where TARGET is the name of the copy.
+        let is = job::target_of(place, target).unwrap_or_else(|| self.target_is());
+        self.begin(place, is, arguments.restart)
     }
-    let is_directory = walk::look_at(target).is_ok_and(|found| found.kind() == atta_entry::Kind::Directory);
-    let now = match is_directory && !arguments.no_target_directory {
-        true => TargetIs::Directory,
-        false => TargetIs::Name,
-    };
-    // After the first run there may be a directory where TARGET is the name of the copy.
-    let is = job::target_of(directory, target).unwrap_or(now);
-    let given_up = if arguments.restart { LoggedJob::number_of(directory).map(short) } else { None };
-    let mut agrees = arguments.agrees();
-    agrees.push(job::describe_target(target, is)?);
-    let asked = Asked { restarts: arguments.restart, agrees, roots: sources };
-    let job = job::begin(directory, asked, arguments.report.kept())?;
-    Ok(Some(OfCopy { job, target: is, given_up }))
+
+    /// In TARGET, or where that is made: the job that a run with the same sources and TARGET has left, or a new one.
+    fn in_target(self) -> Result<OfCopy, Refused> {
+        let Self { arguments, target, .. } = self;
+        let is = self.target_is();
+        // After the first run there may be a directory where TARGET is the name of the copy.
+        for is in [TargetIs::Name, is] {
+            let place = job::place_in_target(&self.sources, target, is)?;
+            if LoggedJob::number_of(&place).is_some() {
+                // An update looks at everything.
+                return self.begin(&place, is, arguments.restart || arguments.update);
+            }
+        }
+        let place = job::place_in_target(&self.sources, target, is)?;
+        let job = job::later(place, self.asked(is, false)?, arguments.report.kept())?;
+        Ok(OfCopy { job, target: is, given_up: None })
+    }
+
+    fn begin(self, place: &JobPlace, is: TargetIs, restarts: bool) -> Result<OfCopy, Refused> {
+        let given_up = if restarts { LoggedJob::number_of(place).map(short) } else { None };
+        let job = job::begin(place, self.asked(is, restarts)?, self.arguments.report.kept())?;
+        Ok(OfCopy { job, target: is, given_up })
+    }
+
+    fn asked(&self, is: TargetIs, restarts: bool) -> Result<Asked, Refused> {
+        let mut agrees = self.arguments.agrees();
+        agrees.push(job::describe_target(self.target, is)?);
+        Ok(Asked { restarts, agrees, roots: self.sources.clone() })
+    }
+
+    /// What TARGET is before the first run.
+    fn target_is(&self) -> TargetIs {
+        let found = walk::look_at(self.target);
+        let is_directory = found.is_ok_and(|found| found.kind() == atta_entry::Kind::Directory);
+        match (is_directory, self.arguments.no_target_directory) {
+            (false, _) => TargetIs::Name,
+            (true, false) => TargetIs::Directory,
+            (true, true) if self.target.ends_with(b"/") => TargetIs::Itself,
+            (true, true) => TargetIs::Name,
+        }
+    }
 }
 
 /// The log of a rank, and what goes into it.
-pub(super) struct Log {
-    file: LogFile,
+pub(super) struct LogOfRank {
+    log: Log,
     pub(super) journal: Journal<Results>,
     /// What earlier runs have come to. Only on the first rank.
     pub(super) earlier: Results,
 }
 
 /// Reads what earlier runs have done, on the first rank, and makes the log of this run.
-pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Log, Earlier), Fatal> {
-    let (mut earlier, mut finished) = (Results::default(), copy.finished());
+pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(LogOfRank, Earlier), Fatal> {
     let journal = RunOfJob::of(job).journal(FIRST).with_closing();
+    if job.running.begun().is_none() {
+        let (log, earlier) = (later(job), Results::default());
+        return Ok((LogOfRank { log, journal, earlier }, Earlier::default()));
+    }
+    let (mut earlier, mut finished) = (Results::default(), copy.finished());
     let prepared = prepare(job, journal, memory_bytes, &mut |found| match found {
         FromLog::Results(share) => earlier.add(&share),
         FromLog::Seen(at, seen) => finished.add(at, seen),
@@ -93,12 +161,12 @@ pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Lo
     if let Some(fatal) = lost(&found) {
         return Err(fatal);
     }
-    let (entries, bytes, since) = (earlier.entries(), earlier.bytes(), job.logged.began());
+    let (entries, bytes, since) = (earlier.entries(), earlier.bytes(), job.running.began());
     let Found { changed, changed_one, .. } = found;
-    if job.logged.run() > 1 {
+    if job.running.run() > 1 {
         job.report_earlier(entries);
     }
-    Ok((Log { file, journal, earlier }, Earlier { entries, bytes, since, changed, changed_one }))
+    Ok((LogOfRank { log: file.into(), journal, earlier }, Earlier { entries, bytes, since, changed, changed_one }))
 }
 
 /// Why the job cannot go on: what earlier runs have copied is gone, or cannot be looked at.
@@ -127,22 +195,24 @@ fn lost(found: &Found) -> Option<Fatal> {
 }
 
 /// The log of any other rank. `path`: the directory of the job. Also returns device and inode of that directory.
-pub(super) fn other(path: &Path, of_job: RunOfJob, rank: u32) -> Result<(Log, Option<(u64, u64)>), Fatal> {
+pub(super) fn other(path: &Path, of_job: RunOfJob, rank: u32) -> Result<(LogOfRank, Option<(u64, u64)>), Fatal> {
     let (directory, file) = of_job.join(path, rank)?;
     let journal = of_job.journal(rank).with_closing();
-    Ok((Log { file, journal, earlier: Results::default() }, place_of(&directory).ok()))
+    Ok((LogOfRank { log: file.into(), journal, earlier: Results::default() }, place_of(&directory).ok()))
 }
 
 /// Copies while the log is written, on the first rank. Returns `None` if the copy has not begun, on all ranks, and what of the log failed.
 pub(super) fn copy_first<T>(
-    Log { file, journal, earlier }: Log,
+    LogOfRank { log, journal, earlier }: LogOfRank,
     copy: Copy<'_>,
     (stop, session): (&Stop, &mut Session<'_>),
     act: impl FnOnce(Copy<'_>, &mut Session<'_>) -> Result<T, RankError>,
 ) -> Result<(Option<T>, Option<Fatal>), RankError> {
+    // Without earlier logs, the first frame says nothing of them.
+    let is_later = matches!(log, Log::Later(_));
     let (journal, mut fatal) = (&journal, None);
-    let (done, written) = write_while((file, journal), stop, |log| {
-        let begun = write_first(log, session.is_alone());
+    let (done, written) = write_while((log, journal), stop, |log| {
+        let begun = if is_later { Ok(()) } else { write_first(log, session.is_alone()) };
         let is_begun = session.broadcast(Some(begun.is_ok()))?;
         fatal = begun.err();
         // What fails is reported at the end.
@@ -154,13 +224,13 @@ pub(super) fn copy_first<T>(
 
 /// The same on any other rank. Also returns what of the log failed.
 pub(super) fn copy_other<T>(
-    Log { file, journal, earlier }: Log,
+    LogOfRank { log, journal, earlier }: LogOfRank,
     copy: Copy<'_>,
     stop: &Stop,
     act: impl FnOnce(Copy<'_>) -> Result<T, RankError>,
 ) -> (Result<T, RankError>, Result<(), Fatal>) {
     let journal = &journal;
-    write_while((file, journal), stop, |log| {
+    write_while((log, journal), stop, |log| {
         let write = || drop(log.write_now());
         act(copy.logged(journal, &write, earlier))
     })
@@ -168,5 +238,6 @@ pub(super) fn copy_other<T>(
 
 /// Device and inode of the directory of the job.
 pub(super) fn place(job: &Job) -> Option<(u64, u64)> {
-    place_of(job.logged.directory()).ok()
+    let begun = job.running.begun().and_then(Result::ok);
+    begun.and_then(|logged| place_of(logged.directory()).ok())
 }

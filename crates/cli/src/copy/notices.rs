@@ -1,6 +1,6 @@
 //! Messages about other runs in the target of a copy, and about their leftovers.
 
-use atta_entry::escape;
+use atta_entry::{escape, shell_quote};
 use atta_ops::copy::{Notice, clean_command};
 
 use crate::run::messages::complain;
@@ -37,12 +37,15 @@ fn words(notice: &Notice) -> (String, Option<String>) {
             let entries = counted(*entries, "entry", "entries");
             (format!("removed {entries}, {}, of a copy that was ended ({holder})", binary(*bytes)), None)
         }
-        Notice::Resumable { holder, directory } => {
+        Notice::Resumable { holder, directory, job } => {
             let place = escape(directory);
-            let what = format!(
-                "{place} has what a copy with --job has not completed ({holder}); it is left as it is"
+            let what =
+                format!("{place} has what another copy has not completed ({holder}); it is left as it is");
+            let resume = job.as_ref().map_or_else(
+                || "its command, or atta resume DIR".to_owned(),
+                |job| format!("atta resume -- {}", shell_quote(job)),
             );
-            let hint = format!("go on with that copy, or give it up with: {}", clean_command(directory));
+            let hint = format!("go on with it: {resume}; or give it up: {}", clean_command(directory));
             (what, Some(hint))
         }
         Notice::Left { holder, directory } => {

@@ -105,7 +105,7 @@ impl Rank<'_> {
             Ok(copy) => copy,
             Err(code) => return Ok(code),
         };
-        let target_is_name = copy.target_is_name();
+        let (target_is_name, makes_top) = (copy.target_is_name(), copy.makes_top());
         let list_error = starts.as_ref().map(Starts::error);
         let extra = starts.as_ref().map(Starts::extra);
         let copy = match starts {
@@ -130,7 +130,7 @@ impl Rank<'_> {
         let fatal = fatal.or_else(|| part.take_failure().filter(|_| decided.job.is_some()));
         let interrupted = (part.interrupted > 0).then_some(part.interrupted);
         let extra = extra.map(|extra| extra.load(Ordering::Relaxed));
-        let mut whole = Whole { target_is_name, leftovers, extra, earlier, ..part.whole() };
+        let mut whole = Whole { target_is_name, makes_top, leftovers, extra, earlier, ..part.whole() };
         let is_complete = fatal.is_none() && interrupted.is_none() && !whole.parked;
         let fatal = match manifest.as_ref().filter(|_| is_complete).map(Manifest::write) {
             Some(Ok(written)) => {
@@ -179,7 +179,8 @@ impl Rank<'_> {
                 let act =
                     |copy: Copy<'_>, session: &mut Session<'_>| self.run(copy, (received, None), session);
                 let (ran, fatal) = logged::copy_first(log, copy, (&self.signals.stop(), session), act)?;
-                Ok(RanAll { ran: ran.flatten(), earlier: Some(earlier), fatal })
+                let earlier = (job.running.run() > 1 || !job.is_in_target()).then_some(earlier);
+                Ok(RanAll { ran: ran.flatten(), earlier, fatal })
             }
             Err(fatal) => {
                 session.broadcast(Some(false))?;

@@ -79,6 +79,7 @@ impl<'a> Setting<'a> {
             keep: self.keep.clone(),
             no_target_directory: arguments.no_target_directory || begun.target_is_name,
             run_of_job: begun.job.map(|job| job.run()),
+            job_in_target: begun.job_in_target,
             given_up: begun.given_up,
             exclusive: arguments.exclusive,
             existing: arguments.existing(),
@@ -108,21 +109,24 @@ pub(crate) struct Begun {
     /// Rules for owners.
     pub(super) rules: Rows,
     pub(super) job: Option<RunOfJob>,
+    /// The job is in TARGET.
+    job_in_target: bool,
     /// TARGET is the name of the copy, although it may be a directory by now.
     pub(super) target_is_name: bool,
     /// The number of a job that is forgotten.
     pub(super) given_up: Option<u64>,
 }
 
-atta_entry::record!(Begun { rules, job, target_is_name, given_up });
+atta_entry::record!(Begun { rules, job, job_in_target, target_is_name, given_up });
 
 impl Begun {
     pub(super) fn of(run: &Run) -> Self {
         let rules = owners::to_rows(&run.keep.owners);
         let job = run.job.as_ref().map(|of_copy| RunOfJob::of(&of_copy.job));
+        let job_in_target = run.job.as_ref().is_some_and(|of_copy| of_copy.job.is_in_target());
         let target_is_name = run.job.as_ref().is_some_and(|of_copy| of_copy.target == TargetIs::Name);
         let given_up = run.job.as_ref().and_then(|of_copy| of_copy.given_up);
-        Self { rules, job, target_is_name, given_up }
+        Self { rules, job, job_in_target, target_is_name, given_up }
     }
 
     /// The place of a rank: in all runs of a job, names follow from the same number.

@@ -32,6 +32,8 @@ pub(super) struct Whole {
     pub(super) parked: bool,
     /// TARGET is the name of the copy, not a directory that contains it.
     pub(super) target_is_name: bool,
+    /// The directory that the copy is put into is itself a copy.
+    pub(super) makes_top: bool,
     pub(super) leftovers: Option<Leftovers>,
     /// Entries of a list of differences that only the target has; `None` if there was no such list.
     pub(super) extra: Option<u64>,

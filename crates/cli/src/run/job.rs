@@ -3,9 +3,11 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use atta_entry::shell_quote;
-use atta_ops::resume::{LoggedJob, NotBegun, Request};
+use atta_entry::{Errno, shell_quote};
+use atta_ops::copy::parent_of;
+use atta_ops::resume::{JobPlace, LoggedJob, NotBegun, Request, RunningJob};
 use atta_ops::walk;
 
 use super::file::{print_rows, printable};
@@ -15,8 +17,8 @@ use crate::size::grouped;
 
 /// A job and its directory.
 pub(crate) struct Job {
-    pub(crate) logged: LoggedJob,
-    path: PathBuf,
+    /// The thread that writes the log may begin it.
+    pub(crate) running: Arc<RunningJob>,
     summary: Kept,
     has_all_roots: bool,
 }
@@ -46,40 +48,83 @@ pub(crate) enum TargetIs {
     Name,
     /// A directory that copies are put into.
     Directory,
+    /// A directory that becomes the copy.
+    Itself,
+}
+
+impl TargetIs {
+    pub(crate) const ALL: [Self; 3] = [Self::Name, Self::Directory, Self::Itself];
+
+    /// The directory that a copy is put into.
+    fn top(self, target: &[u8]) -> &[u8] {
+        match self {
+            Self::Name => parent_of(target),
+            Self::Directory | Self::Itself => target,
+        }
+    }
 }
 
 /// TARGET, as each run of a job must have it.
 pub(crate) fn describe_target(target: &[u8], is: TargetIs) -> Result<Vec<u8>, Refused> {
-    let path = working_directory()?.join(OsStr::from_bytes(target)).into_os_string().into_vec();
+    let mut path = working_directory()?.join(OsStr::from_bytes(target)).into_os_string().into_vec();
+    while path.len() > 1 && path.ends_with(b"/") {
+        path.pop();
+    }
     let is = match is {
         TargetIs::Name => &b" (the name of the copy)"[..],
         TargetIs::Directory => b" (a directory)",
+        TargetIs::Itself => b" (the copy itself)",
     };
     Ok([b"TARGET ", path.as_slice(), is].concat())
 }
 
 /// What TARGET is to the job in a directory, if that copies to TARGET.
-pub(crate) fn target_of(path: &Path, target: &[u8]) -> Option<TargetIs> {
-    let request = LoggedJob::request_of(path).ok()?;
-    [TargetIs::Name, TargetIs::Directory]
+pub(crate) fn target_of(place: &JobPlace, target: &[u8]) -> Option<TargetIs> {
+    let request = LoggedJob::request_of(place).ok()?;
+    TargetIs::ALL
         .into_iter()
         .find(|is| describe_target(target, *is).is_ok_and(|described| request.agrees.contains(&described)))
 }
 
-/// Begins a job, or goes on with it. Of a job that is complete, it prints the summary again.
-pub(crate) fn begin(path: &Path, asked: Asked, summary: Kept) -> Result<Job, Refused> {
-    let Asked { restarts, mut agrees, roots } = asked;
+/// Where the job of a copy is, unless the user names a directory.
+pub(crate) fn place_in_target(sources: &[Vec<u8>], target: &[u8], is: TargetIs) -> Result<JobPlace, Refused> {
     let directory = working_directory()?;
-    let roots: Vec<_> = roots.iter().map(|root| Place::of(&directory, root)).collect();
-    let has_all_roots = roots.iter().all(|root| root.inode.is_some());
-    agrees.splice(..0, roots.iter().map(Place::described));
-    let arguments = std::env::args_os().skip(1).map(OsStringExt::into_vec).collect();
-    let request = Request { directory: directory.into_os_string().into_vec(), arguments, agrees };
-    let begin = if restarts { LoggedJob::begin_anew } else { LoggedJob::begin };
-    match begin(path, &request) {
-        Ok(logged) => Ok(Job { logged, path: path.to_owned(), summary, has_all_roots }),
-        Err(NotBegun::Complete(kept)) => Err(print_kept(path, &kept, summary)),
-        Err(error) => Err(refused(&error, path)),
+    let of_source = |source: &Vec<u8>| Place::of(&directory, source).path;
+    let mut request: Vec<_> = sources.iter().map(of_source).collect();
+    request.push(describe_target(target, is)?);
+    let request: Vec<_> = request.iter().map(Vec::as_slice).collect();
+    Ok(JobPlace::in_target(Path::new(OsStr::from_bytes(is.top(target))), &request))
+}
+
+/// Begins a job, or goes on with it. Of a job that is complete, it prints the summary again.
+pub(crate) fn begin(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
+    let begin = if asked.restarts { LoggedJob::begin_anew } else { LoggedJob::begin };
+    let (request, has_all_roots) = asked.request()?;
+    match begin(place, &request) {
+        Ok(logged) => Ok(Job { running: Arc::new(logged.into()), summary, has_all_roots }),
+        Err(NotBegun::Complete(kept)) => Err(print_kept(place.path(), &kept, summary)),
+        Err(error) => Err(refused(&error, place)),
+    }
+}
+
+/// A job in the target of a copy that begins when its log is first written.
+pub(crate) fn later(place: JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
+    let (request, has_all_roots) = asked.request()?;
+    let running = RunningJob::later(place.clone(), &request).map_err(|error| refused(&error, &place))?;
+    Ok(Job { running: Arc::new(running), summary, has_all_roots })
+}
+
+impl Asked {
+    /// What the job was asked for, and whether all trees are there.
+    fn request(self) -> Result<(Request, bool), Refused> {
+        let Self { mut agrees, roots, .. } = self;
+        let directory = working_directory()?;
+        let roots: Vec<_> = roots.iter().map(|root| Place::of(&directory, root)).collect();
+        let has_all_roots = roots.iter().all(|root| root.inode.is_some());
+        agrees.splice(..0, roots.iter().map(Place::described));
+        let arguments = std::env::args_os().skip(1).map(OsStringExt::into_vec).collect();
+        let request = Request { directory: directory.into_os_string().into_vec(), arguments, agrees };
+        Ok((request, has_all_roots))
     }
 }
 
@@ -129,10 +174,11 @@ fn print_kept(path: &Path, kept: &[u8], summary: Kept) -> Refused {
 }
 
 /// The arguments of the command that has begun a job. Its working directory becomes that of this process. Also returns the directory of the
-/// job as an absolute path.
+/// job as an absolute path. `path`: that directory, or the TARGET of a copy.
 pub(crate) fn recorded(path: &Path) -> Result<(Vec<OsString>, PathBuf), Refused> {
-    let request = LoggedJob::request_of(path).map_err(|error| refused(&error, path))?;
-    let job = working_directory()?.join(path);
+    let place = find(path)?;
+    let request = LoggedJob::request_of(&place).map_err(|error| refused(&error, &place))?;
+    let job = working_directory()?.join(place.path());
     let directory = PathBuf::from(OsString::from_vec(request.directory));
     std::env::set_current_dir(&directory).map_err(|error| {
         let name = printable(&directory);
@@ -141,14 +187,46 @@ pub(crate) fn recorded(path: &Path) -> Result<(Vec<OsString>, PathBuf), Refused>
     Ok((request.arguments.into_iter().map(OsString::from_vec).collect(), job))
 }
 
+/// Finds the job of a directory: its own, or that of a copy of which it is the TARGET.
+fn find(path: &Path) -> Result<JobPlace, Refused> {
+    let own = JobPlace::from(path);
+    if LoggedJob::number_of(&own).is_some() {
+        return Ok(own);
+    }
+    let target = path.as_os_str().as_bytes();
+    let described = describe_target(target, TargetIs::Name)?;
+    let makes_it = |place: &JobPlace| {
+        LoggedJob::request_of(place).is_ok_and(|request| request.agrees.contains(&described))
+    };
+    let is_there = |place: &JobPlace| LoggedJob::number_of(place).is_some();
+    let above = JobPlace::all_in(Path::new(OsStr::from_bytes(parent_of(target)))).into_iter().filter(makes_it);
+    let found: Vec<_> = JobPlace::all_in(path).into_iter().filter(is_there).chain(above).collect();
+    match found.as_slice() {
+        [one] => Ok(one.clone()),
+        [] => {
+            let hint = "name the directory of a job, or the TARGET of a copy that was killed";
+            Err(Refused::usage(format!("there is no unfinished job in {}", printable(path)), hint))
+        }
+        all => {
+            let paths: Vec<_> = all.iter().map(|place| shell_quote(place.path().as_os_str().as_bytes())).collect();
+            let what = format!("there are {} unfinished jobs in {}", all.len(), printable(path));
+            Err(Refused::usage(what, &format!("name one of them: {}", paths.join(" "))))
+        }
+    }
+}
+
 fn working_directory() -> Result<PathBuf, Refused> {
     std::env::current_dir()
         .map_err(|error| Refused::fatal(format!("cannot find the working directory: {error}")))
 }
 
-fn refused(error: &NotBegun, path: &Path) -> Refused {
-    let what = error.describe(path);
+fn refused(error: &NotBegun, place: &JobPlace) -> Refused {
+    let what = error.describe(place.path());
     match error {
+        NotBegun::Differs(_) if place.is_in_target() => {
+            let advice = "give the options of the run that was killed, or forget its job with --restart";
+            Refused::usage(what, advice)
+        }
         NotBegun::Differs(_) => {
             Refused::usage(what, "name another directory, or forget the job there with --restart")
         }
@@ -182,7 +260,7 @@ impl Job {
         if self.summary == Kept::Nothing {
             return;
         }
-        let (path, began, entries) = (printable(&self.path), self.logged.began(), grouped(entries));
+        let (path, began, entries) = (printable(self.path()), self.running.began(), grouped(entries));
         let what = format!(
             "resuming the job in {path}, begun at {began}: {entries} entries are not looked at again"
         );
@@ -191,28 +269,56 @@ impl Job {
 
     /// The command that has begun the job, with the program's name.
     pub(crate) fn line(&self) -> Vec<OsString> {
-        let arguments = self.logged.arguments().iter().cloned().map(OsString::from_vec);
+        let arguments = self.running.arguments().iter().cloned().map(OsString::from_vec);
         std::iter::once(OsString::from("atta")).chain(arguments).collect()
+    }
+
+    /// Whether it is in the target of a copy: then it ends with the run that comes to its end, also if entries failed.
+    pub(crate) fn is_in_target(&self) -> bool {
+        self.running.place().is_in_target()
+    }
+
+    /// Whether a later run can go on with it.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.running.begun().is_some_and(|begun| begun.is_ok())
+    }
+
+    fn path(&self) -> &Path {
+        self.running.place().path()
     }
 
     /// Completes the job. Returns the exit code if that fails. `kept`: see [`kept`].
     pub(crate) fn complete(self, kept: &[u8]) -> Option<u8> {
-        let name = printable(&self.path);
-        let error = self.logged.complete(kept).err()?;
+        self.end(|logged| logged.complete(kept))
+    }
+
+    /// Removes the job from the target of a copy that has come to its end. Returns the exit code if that fails. `keeps_times`: the directory that
+    /// it is in is itself a copy.
+    pub(crate) fn remove(self, keeps_times: bool) -> Option<u8> {
+        self.end(|logged| logged.remove(keeps_times))
+    }
+
+    fn end(self, end: impl FnOnce(LoggedJob) -> Result<(), Errno>) -> Option<u8> {
+        let name = printable(self.path());
+        // The log is closed: nobody else has it.
+        let logged = Arc::into_inner(self.running)?.into_begun()?.ok()?;
+        let error = end(logged).err()?;
         complain(&format!("cannot complete the job in {name}: {error}"), None);
         Some(exit::FATAL)
     }
 
-    /// Says how to go on with the job after a run with this exit code. Returns the code.
-    pub(crate) fn advise(self, code: u8) -> u8 {
+    /// Says how to go on with the job after a run with this exit code. Returns the code. `is_repeatable`: the same command goes on with it, also
+    /// if its user does not know of the job.
+    pub(crate) fn advise(self, code: u8, is_repeatable: bool) -> u8 {
         let what = if code == exit::PARTIAL { "to try again what failed" } else { "to do what is left" };
-        hint(&format!("{what}: {}", self.command()));
+        let again = if is_repeatable { ", give the same command again, or" } else { "" };
+        hint(&format!("{what}{again}: {}", self.command()));
         code
     }
 
     /// The command that goes on with it, quoted for a shell.
     fn command(&self) -> String {
-        let path = self.path.as_os_str().as_encoded_bytes();
+        let path = self.path().as_os_str().as_encoded_bytes();
         let end = if path.starts_with(b"-") { "-- " } else { "" };
         format!("atta resume {end}{}", shell_quote(path))
     }

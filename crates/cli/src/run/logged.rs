@@ -2,15 +2,17 @@
 //! the command's part.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use atta_ledger::{Key, LogName};
-use atta_ops::resume::{BadLog, LoggedJob};
+use atta_ops::resume::{BadLog, JobPlace, LoggedJob, short};
 use atta_ops::walk::{FromLog, Journal, ResumeError, SliceResults};
-use atta_runtime::{LogError, LogFile, LogHandle, LogLimits, Logging, Stop, with_log};
+use atta_runtime::{LaterLog, Log, LogError, LogFile, LogHandle, LogLimits, Logging, Stop, with_log};
 use rustix::fd::OwnedFd;
 
 use super::fatal::Fatal;
 use super::job::Job;
+use super::messages::complain;
 
 /// The rank that reads the logs of earlier runs.
 const FIRST: u32 = 0;
@@ -26,7 +28,7 @@ atta_entry::record!(RunOfJob { number, run });
 
 impl RunOfJob {
     pub(crate) fn of(job: &Job) -> Self {
-        Self { number: job.logged.number(), run: job.logged.run() }
+        Self { number: job.running.number(), run: job.running.run() }
     }
 
     /// The number of the run, from 1.
@@ -46,7 +48,7 @@ impl RunOfJob {
 
     /// Finds the directory of the job and makes the log of a rank there that is not the first.
     pub(crate) fn join(&self, path: &Path, rank: u32) -> Result<(OwnedFd, LogFile), Fatal> {
-        let joined = LoggedJob::join(path, &self.number);
+        let joined = LoggedJob::join(&JobPlace::from(path), &self.number);
         let joined = joined.map_err(|error| Fatal::Failed { what: error.describe(path), hint: None });
         let (directory, key) = joined?;
         let log = new_log(&directory, key, LogName { run: self.run, rank, part: 0 })?;
@@ -54,9 +56,20 @@ impl RunOfJob {
     }
 }
 
-/// The number that names of temporary files follow from.
-pub(crate) fn short(number: [u8; 16]) -> u64 {
-    u64::from_le_bytes(*number.first_chunk().unwrap_or(&[0; 8]))
+/// The log of a job that begins when it is first written. If it cannot be made, the command goes on without it.
+pub(crate) fn later(job: &Job) -> Log {
+    let (running, key) = (Arc::clone(&job.running), job.running.key());
+    let name = LogName { run: job.running.run(), rank: FIRST, part: 0 };
+    let create = move || {
+        let begun = running.begin().map_err(|error| error.describe(running.place().path()));
+        let made = begun.and_then(|logged| {
+            LogFile::create(logged.directory(), key, name)
+                .map_err(|error| format!("cannot make the log {name} of the job: {error}"))
+        });
+        let hint = "if this copy is killed, the same command begins anew";
+        made.inspect_err(|what| complain(&format!("note: {what}"), Some(hint))).ok()
+    };
+    LaterLog::new(key, name, create).into()
 }
 
 /// Adds to the journal of the first rank what earlier runs say; `each` gets the rest of it. Makes the log of this run.
@@ -66,7 +79,7 @@ pub(crate) fn prepare<R: SliceResults>(
     memory_bytes: u64,
     each: &mut dyn FnMut(FromLog<'_, R>),
 ) -> Result<(Journal<R>, LogFile), Fatal> {
-    let logged = &job.logged;
+    let logged = job.running.begin().map_err(|error| failed(error.describe(job.running.place().path())))?;
     let mut logs = logged.earlier().map_err(|bad| unusable(bad.to_string()))?;
     let mut journal = journal.with_cuts(logs.cuts());
     let memory = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
@@ -83,12 +96,12 @@ pub(crate) fn prepare<R: SliceResults>(
 
 /// Runs a command while its log is written. Also returns what of the log failed.
 pub(crate) fn write_while<R: SliceResults, T>(
-    (file, journal): (LogFile, &Journal<R>),
+    (log, journal): (impl Into<Log>, &Journal<R>),
     stop: &Stop,
     act: impl FnOnce(&LogHandle<'_>) -> T,
 ) -> (T, Result<(), Fatal>) {
     let logging = Logging { facts: journal, stop, limits: LogLimits::default() };
-    let (done, written) = with_log(file, logging, act);
+    let (done, written) = with_log(log, logging, act);
     let written = match written {
         Ok(written) if written.out_of_space.is_some() => {
             Err(failed("no space is left for the log of the job".to_owned()))

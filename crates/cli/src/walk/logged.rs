@@ -118,7 +118,9 @@ fn prepared(
     sink: &Sink,
     options: &Options<'_>,
 ) -> Result<(Journal<Totals>, Totals, LogFile), Fatal> {
-    sink.leave_out(job.logged.directory());
+    if let Some(Ok(logged)) = job.running.begun() {
+        sink.leave_out(logged.directory());
+    }
     let mut earlier = Totals::default();
     let journal = RunOfJob::of(job).journal(0);
     let (journal, file) = prepare(job, journal, options.memory_bytes, &mut |found| {
@@ -127,7 +129,7 @@ fn prepared(
             earlier += &share;
         }
     })?;
-    if job.logged.run() > 1 {
+    if job.running.run() > 1 {
         job.report_earlier(earlier.entries());
     }
     Ok((journal, earlier, file))

@@ -16,6 +16,7 @@ use std::time::SystemTime;
 
 use atta_engine::Reason;
 use atta_entry::escape;
+use atta_ops::resume::JobPlace;
 use atta_ops::walk::{self, Features, Options, Progress, Rules, Start, Summary, Totals};
 use atta_runtime::{RankError, Rate, Session, Stop, Stream, processor_time};
 
@@ -108,7 +109,7 @@ fn begun(arguments: &WalkArguments, session: &Session<'_>) -> Result<Option<Job>
         return Err(Refused::usage(what, "leave it out"));
     }
     let asked = Asked { restarts: arguments.restart, agrees: arguments.agrees(), roots };
-    job::begin(directory, asked, arguments.report.kept()).map(Some)
+    job::begin(&JobPlace::from(directory.as_path()), asked, arguments.report.kept()).map(Some)
 }
 
 /// Decision of the first rank before the walk, for all ranks.

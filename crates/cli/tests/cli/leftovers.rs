@@ -78,7 +78,7 @@ fn small_files(directory: &Path) -> Vec<PathBuf> {
 /// A copy that has begun to write its large file and is far from its end.
 fn begun(here: &Path, words: &[&str]) -> Child {
     let mut command = atta();
-    command.args(["copy", "--bandwidth", "2M", "-j", "2"]).args(words).current_dir(here);
+    command.args(["copy", "--no-job", "--bandwidth", "2M", "-j", "2"]).args(words).current_dir(here);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn().unwrap();
     let since = Instant::now();
     let has_begun =

@@ -17,6 +17,7 @@ mod descriptors;
 mod errors;
 mod hostile;
 mod interrupts;
+mod job_in_target;
 mod leftovers;
 mod lists;
 mod manifest;

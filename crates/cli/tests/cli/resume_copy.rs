@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::resume::{interrupted, kill, logged, tree};
 use crate::support::{Ran, at, atta, make_directory, make_file, names_in, number, run, scratch};
 
-fn copy(arguments: &[&str]) -> Command {
+pub(crate) fn copy(arguments: &[&str]) -> Command {
     let mut command = atta();
     command.arg("copy").args(arguments);
     command
@@ -58,20 +58,20 @@ fn killed_half_way(command: &mut Command, job: &Path, least: u64) {
 }
 
 /// What a copy has come to.
-fn totals(ran: &Ran) -> Vec<Value> {
+pub(crate) fn totals(ran: &Ran) -> Vec<Value> {
     let json = ran.json();
     let counts =
         ["files", "directories", "symlinks", "hard_links", "special_files", "bytes", "skipped", "failed"];
     counts.iter().chain(&["not_kept", "names_elsewhere"]).map(|count| at(&json, count).clone()).collect()
 }
 
-fn signature(ran: &Ran) -> String {
+pub(crate) fn signature(ran: &Ran) -> String {
     let json = ran.json();
     at(&json, "signature").as_str().expect("a signature").to_owned()
 }
 
 /// Temporary names in a directory and below it.
-fn temporary(directory: &Path) -> Vec<PathBuf> {
+pub(crate) fn temporary(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for name in names_in(directory) {
         let path = directory.join(&name);
@@ -85,7 +85,7 @@ fn temporary(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn assert_same(source: &Path, target: &Path) {
+pub(crate) fn assert_same(source: &Path, target: &Path) {
     run(atta().args(["verify", "--content"]).arg(source).arg(target)).expect_code(0);
     assert_eq!(temporary(target.parent().unwrap()), Vec::<PathBuf>::new());
 }
@@ -245,7 +245,7 @@ fn other_copies_leave_what_a_job_has_copied() {
     let (scratch, [source, target, job]) = half_done("resume-beside");
     let beside = make_file(scratch.join("beside"), b"beside");
     let ran = run(copy(&[]).arg(&beside).arg(scratch.join("another"))).expect_code(0);
-    assert!(ran.err().contains("a copy with --job has not completed"), "{}", ran.err());
+    assert!(ran.err().contains("another copy has not completed"), "{}", ran.err());
     run(&mut copy_job(&job, &source, &target, &[])).expect_code(0);
     assert_same(&source, &target);
     // Given up, it is removed by `atta clean` alone.

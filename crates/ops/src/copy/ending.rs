@@ -139,6 +139,8 @@ impl<'a> Ending<'a> {
     /// Leaves everything to a later run of the job.
     fn leave(&mut self) -> Result<(), RankError> {
         self.walked.stopped = true;
+        // What has ended since the last sync is not done again.
+        self.operation.committer(&mut self.worker).sync_held();
         self.operation.target.shared.take_open(0);
         self.operation.target.private.keep();
         Ok(())
@@ -196,7 +198,7 @@ impl<'a> Ending<'a> {
         let Self { walked, worker, .. } = self;
         let of_workers = walked.workers.iter().chain([worker]).map(|worker| worker.results.totals.failed());
         let failed = of_workers.sum::<u64>() + walked.results.totals.failed();
-        if self.is_of_job() { failed } else { 0 }
+        if self.operation.target.options.tries_again() { failed } else { 0 }
     }
 
     /// Whether a later run of a job may go on.
@@ -236,7 +238,7 @@ impl<'a> Ending<'a> {
 
     /// Removes the job's own files before their directory gets its times. `left`: how many entries have to stay, on all ranks.
     fn clean(&mut self, left: u64) {
-        let is_tried_again = self.is_of_job() && left > 0;
+        let is_tried_again = self.operation.target.options.tries_again() && left > 0;
         let Self { operation, walked, worker, .. } = self;
         let forgotten = match is_tried_again {
             true => Ok(0),

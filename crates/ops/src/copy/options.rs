@@ -13,7 +13,7 @@ use crate::copy::results::totals::Totals;
 use crate::copy::target::stripe::Stripes;
 use crate::digest::Signature;
 use crate::file::clone::Reflink;
-use crate::jobs::record::Holder;
+use crate::jobs::record::{Holder, LogPlace};
 use crate::jobs::sweep::Leftover;
 use crate::metadata::keep::Keep;
 use crate::tree::progress::Counted;
@@ -66,10 +66,25 @@ pub struct Options<'a> {
     pub stripes: Option<Stripes>,
     /// The number of the run, from 1, if the copy has a log of its job. The job's number is that of the seat, in all runs.
     pub run_of_job: Option<u32>,
+    /// The log of the job is in TARGET ([`JobPlace`](crate::resume::JobPlace)): then the job ends with the run, also if entries failed.
+    pub job_in_target: bool,
     /// The number of another job, which is given up: what it has not completed in TARGET is removed. Only the first rank needs it.
     pub given_up: Option<u64>,
     /// Whether [`Watch::rows`] gets what the target has, and what it gets of files that are left as they are. Needs digests.
     pub manifest: Option<Kept>,
+}
+
+impl Options<'_> {
+    /// Where the log of the job is, if there is one.
+    pub(crate) fn log_place(&self) -> Option<LogPlace> {
+        let place = if self.job_in_target { LogPlace::Here } else { LogPlace::Elsewhere };
+        self.run_of_job.map(|_| place)
+    }
+
+    /// Whether a later run of the job tries again what has failed in this one.
+    pub(crate) fn tries_again(&self) -> bool {
+        self.log_place() == Some(LogPlace::Elsewhere)
+    }
 }
 
 /// Receives events, on any thread.
@@ -126,6 +141,8 @@ pub enum Notice {
         holder: Holder,
         /// The directory that the run wrote to.
         directory: Vec<u8>,
+        /// The directory of its job, if that is in `directory`.
+        job: Option<Vec<u8>>,
     },
     /// Leftovers of a run that has ended may exist and were not removed.
     Left {

@@ -12,6 +12,7 @@
 //!   top 66306 2                 device and inode of the directory that it is beside
 //!   into                        TARGET is a directory that things are put into
 //!   log                         the run has a log of its job: a later run of the job goes on with what is left
+//!   log here                    the same; the log is beside the record, unless the run was killed before it made one
 //!   new 6e6577                  makes this name, in hexadecimal digits, which was not there
 //!   name 6f6c64                 makes something below or in the place of this name
 //!   end
@@ -67,6 +68,15 @@ pub(crate) struct Makes {
     pub(crate) is_new: bool,
 }
 
+/// Where the log of a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogPlace {
+    /// In a directory that the user has named.
+    Elsewhere,
+    /// In the directory of all runs of the user.
+    Here,
+}
+
 /// See the head of this file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -76,8 +86,8 @@ pub(crate) struct Record {
     pub(crate) uid: u32,
     pub(crate) top: (u64, u64),
     pub(crate) is_into: bool,
-    /// The run has a log of its job.
-    pub(crate) is_logged: bool,
+    /// Where the log of the run's job is, if there is one.
+    pub(crate) log: Option<LogPlace>,
     pub(crate) makes: Vec<Makes>,
 }
 
@@ -92,12 +102,12 @@ impl Record {
             0..=NAMES_MAX => makes,
             _ => vec![Makes { name: c".".to_owned(), is_new: false }],
         };
-        Self { job, holder, boot: boot(), uid, top, is_into, is_logged: false, makes }
+        Self { job, holder, boot: boot(), uid, top, is_into, log: None, makes }
     }
 
     /// For a run that has a log of its job, or not.
-    pub(crate) fn with_log(self, is_logged: bool) -> Self {
-        Self { is_logged, ..self }
+    pub(crate) fn with_log(self, log: Option<LogPlace>) -> Self {
+        Self { log, ..self }
     }
 
     /// Whether it is of a process of this host.
@@ -112,7 +122,7 @@ impl Record {
     }
 
     pub(crate) fn to_text(&self) -> String {
-        let Self { job, holder, boot, uid, top, is_into, is_logged, makes } = self;
+        let Self { job, holder, boot, uid, top, is_into, log, makes } = self;
         let mut text = format!("{HEAD}\njob {job:016x}\nhost {}\nboot {boot}\n", holder.host);
         let _ = writeln!(
             text,
@@ -122,8 +132,10 @@ impl Record {
         if *is_into {
             text.push_str("into\n");
         }
-        if *is_logged {
-            text.push_str("log\n");
+        match log {
+            Some(LogPlace::Elsewhere) => text.push_str("log\n"),
+            Some(LogPlace::Here) => text.push_str("log here\n"),
+            None => {}
         }
         for Makes { name, is_new } in makes {
             let word = if *is_new { "new" } else { "name" };
@@ -137,9 +149,9 @@ impl Record {
     pub(crate) fn from_text(text: &[u8]) -> Option<Self> {
         let mut read = Fields::default();
         fields_of(text, HEAD, BYTES_MAX)?.try_for_each(|(word, rest)| read.take(word, rest))?;
-        let Fields { job, host, boot, pid, uid, started, top, is_into, is_logged, makes } = read;
+        let Fields { job, host, boot, pid, uid, started, top, is_into, log, makes } = read;
         let holder = Holder { host: host?, pid: pid?, started: started? };
-        Some(Self { job: job?, holder, boot: boot?, uid: uid?, top: top?, is_into, is_logged, makes })
+        Some(Self { job: job?, holder, boot: boot?, uid: uid?, top: top?, is_into, log, makes })
     }
 }
 
@@ -165,7 +177,7 @@ struct Fields {
     started: Option<u64>,
     top: Option<(u64, u64)>,
     is_into: bool,
-    is_logged: bool,
+    log: Option<LogPlace>,
     makes: Vec<Makes>,
 }
 
@@ -192,8 +204,8 @@ impl Fields {
                 Some(())
             }
             "log" => {
-                self.is_logged = true;
-                Some(())
+                let here = (rest == "here").then_some(LogPlace::Here);
+                once(&mut self.log, here.or(rest.is_empty().then_some(LogPlace::Elsewhere)))
             }
             "new" | "name" => {
                 let name = unhex(rest).and_then(|name| CString::new(name).ok());
@@ -272,7 +284,7 @@ mod tests {
     fn record() -> Record {
         let makes: [(&CStr, bool); 3] = [(c"new name", true), (c"b\xff\n", false), (c".", false)];
         let makes = makes.map(|(name, is_new)| Makes { name: name.to_owned(), is_new });
-        Record::of_this_process(7, (1, 2), true, makes.to_vec()).with_log(true)
+        Record::of_this_process(7, (1, 2), true, makes.to_vec()).with_log(Some(LogPlace::Here))
     }
 
     #[test]

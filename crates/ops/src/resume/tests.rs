@@ -6,6 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use atta_ledger::{Frame, Logs, Records};
 use atta_testkit::scratch::Scratch;
 
+use rustix::fs::FlockOperation;
+
 use super::*;
 
 fn request(agrees: &[&str]) -> Request {
@@ -13,15 +15,19 @@ fn request(agrees: &[&str]) -> Request {
     Request { directory: b"/".to_vec(), arguments: vec![b"walk".to_vec()], agrees }
 }
 
+fn place(path: &Path) -> JobPlace {
+    JobPlace::from(path)
+}
+
 fn refused(path: &Path, asks: &Request) -> String {
-    LoggedJob::begin(path, asks).unwrap_err().describe(Path::new("DIR"))
+    LoggedJob::begin(&place(path), asks).unwrap_err().describe(Path::new("DIR"))
 }
 
 #[test]
 fn job_is_begun_resumed_and_completed() {
     let scratch = Scratch::new("resume-directory").unwrap();
     let (path, asks) = (scratch.join("job"), request(&["/data", "--max-depth 3"]));
-    let job = LoggedJob::begin(&path, &asks).unwrap();
+    let job = LoggedJob::begin(&place(&path), &asks).unwrap();
     let (key, began) = (format!("{:?}", job.key()), job.began());
     assert_eq!((job.run(), job.logs.len()), (1, 0));
     let holder = format!("the job in DIR is running: pid {} on ", std::process::id());
@@ -30,12 +36,12 @@ fn job_is_begun_resumed_and_completed() {
     fs::write(path.join("1.0"), "").unwrap();
     fs::write(path.join("10.2.1"), "").unwrap();
     fs::write(path.join("2.0"), "").unwrap();
-    let job = LoggedJob::resume(&path).unwrap();
+    let job = LoggedJob::resume(&place(&path)).unwrap();
     assert_eq!((format!("{:?}", job.key()), job.began(), job.run()), (key, began, 11));
     assert_eq!(job.logs.iter().map(ToString::to_string).collect::<Vec<_>>(), ["1.0", "2.0", "10.2.1"]);
-    assert_eq!(LoggedJob::request_of(&path).unwrap(), asks);
+    assert_eq!(LoggedJob::request_of(&place(&path)).unwrap(), asks);
     job.complete(b"done").unwrap();
-    assert!(matches!(LoggedJob::begin(&path, &asks), Err(NotBegun::Complete(summary)) if summary == b"done"));
+    assert!(matches!(LoggedJob::begin(&place(&path), &asks), Err(NotBegun::Complete(summary)) if summary == b"done"));
     assert!(!path.join("1.0").exists() && path.join("end").exists());
 }
 
@@ -43,19 +49,19 @@ fn job_is_begun_resumed_and_completed() {
 fn job_is_begun_anew_on_request() {
     let scratch = Scratch::new("resume-anew").unwrap();
     let path = scratch.join("job");
-    let first = LoggedJob::begin(&path, &request(&["/data"])).unwrap();
+    let first = LoggedJob::begin(&place(&path), &request(&["/data"])).unwrap();
     let number = first.number();
-    assert!(matches!(LoggedJob::begin_anew(&path, &request(&["/data"])), Err(NotBegun::Runs(_))));
+    assert!(matches!(LoggedJob::begin_anew(&place(&path), &request(&["/data"])), Err(NotBegun::Runs(_))));
     drop(first);
     fs::write(path.join("1.0"), "").unwrap();
-    let same = LoggedJob::begin_anew(&path, &request(&["/data"])).unwrap();
+    let same = LoggedJob::begin_anew(&place(&path), &request(&["/data"])).unwrap();
     assert!(same.number() != number && same.run() == 1);
     same.complete(b"done").unwrap();
-    let other = LoggedJob::begin_anew(&path, &request(&["/other"])).unwrap();
-    assert_eq!(LoggedJob::request_of(&path).unwrap(), request(&["/other"]));
+    let other = LoggedJob::begin_anew(&place(&path), &request(&["/other"])).unwrap();
+    assert_eq!(LoggedJob::request_of(&place(&path)).unwrap(), request(&["/other"]));
     drop(other);
     fs::write(path.join("data"), "of somebody").unwrap();
-    assert!(matches!(LoggedJob::begin_anew(&path, &request(&["/data"])), Err(NotBegun::NotAJob)));
+    assert!(matches!(LoggedJob::begin_anew(&place(&path), &request(&["/data"])), Err(NotBegun::NotAJob)));
     assert!(path.join("job").exists());
 }
 
@@ -63,22 +69,22 @@ fn job_is_begun_anew_on_request() {
 fn log_that_is_still_written_is_not_read() {
     let scratch = Scratch::new("resume-writer").unwrap();
     let path = scratch.join("job");
-    drop(LoggedJob::begin(&path, &request(&["/data"])).unwrap());
+    drop(LoggedJob::begin(&place(&path), &request(&["/data"])).unwrap());
     let log = fs::File::create(path.join("1.3")).unwrap();
     rustix::fs::flock(&log, FlockOperation::NonBlockingLockExclusive).unwrap();
     for begin in [LoggedJob::begin, LoggedJob::begin_anew] {
-        let refused = begin(&path, &request(&["/data"])).unwrap_err();
+        let refused = begin(&place(&path), &request(&["/data"])).unwrap_err();
         assert!(matches!(refused, NotBegun::Writes(name) if name.to_string() == "1.3"), "{refused:?}");
     }
     drop(log);
-    assert_eq!(LoggedJob::begin(&path, &request(&["/data"])).unwrap().run(), 2);
+    assert_eq!(LoggedJob::begin(&place(&path), &request(&["/data"])).unwrap().run(), 2);
 }
 
 #[test]
 fn other_job_is_refused_with_the_difference() {
     let scratch = Scratch::new("resume-other").unwrap();
     let path = scratch.join("job");
-    drop(LoggedJob::begin(&path, &request(&["/data", "--max-depth 3"])).unwrap());
+    drop(LoggedJob::begin(&place(&path), &request(&["/data", "--max-depth 3"])).unwrap());
     let other = "DIR is the directory of another job: ";
     assert_eq!(
         refused(&path, &request(&["/other", "--max-depth 3"])),
@@ -115,7 +121,7 @@ fn directory_that_is_not_a_private_job_is_refused() {
             "link" => symlink("/tmp", &path).unwrap(),
             "file" => fs::write(&path, "data").unwrap(),
             "missing above" => {}
-            _ => drop(LoggedJob::begin(&path, &asks).unwrap()),
+            _ => drop(LoggedJob::begin(&place(&path), &asks).unwrap()),
         }
         let header = path.join("job");
         match what {
@@ -137,13 +143,13 @@ fn directory_that_is_not_a_private_job_is_refused() {
 fn damaged_log_is_named() {
     let scratch = Scratch::new("resume-damaged").unwrap();
     let path = scratch.join("job");
-    let job = LoggedJob::begin(&path, &request(&["/data"])).unwrap();
+    let job = LoggedJob::begin(&place(&path), &request(&["/data"])).unwrap();
     let first = frame(&job.key(), 1, (0, 0), &[data()]);
     let mut bytes = [first.clone(), frame(&job.key(), 1, (first.len(), 1), &[data()])].concat();
     bytes[40] ^= 1;
     write_log(&path.join("1.0"), &bytes);
     drop(job);
-    let job = LoggedJob::resume(&path).unwrap();
+    let job = LoggedJob::resume(&place(&path)).unwrap();
     assert_eq!(job.earlier().unwrap_err().to_string(), "the log 1.0 is damaged at byte 0");
 }
 
@@ -151,10 +157,10 @@ fn damaged_log_is_named() {
 fn what_an_earlier_run_writes_late_does_not_count() {
     let scratch = Scratch::new("resume-late").unwrap();
     let path = scratch.join("job");
-    let key = LoggedJob::begin(&path, &request(&["/data"])).unwrap().key();
+    let key = LoggedJob::begin(&place(&path), &request(&["/data"])).unwrap().key();
     let first = frame(&key, 1, (0, 0), &[data()]);
     write_log(&path.join("1.0"), &first);
-    let job = LoggedJob::resume(&path).unwrap();
+    let job = LoggedJob::resume(&place(&path)).unwrap();
     let cuts: Vec<_> = job.earlier().unwrap().cuts().collect();
     assert_eq!(counted(&job), [("1.0".to_owned(), first.len())]);
     // The process of run 1 was only stopped.
@@ -163,7 +169,7 @@ fn what_an_earlier_run_writes_late_does_not_count() {
     let second = frame(&key, 2, (0, 0), &cuts);
     write_log(&path.join("2.0"), &second);
     drop(job);
-    let job = LoggedJob::resume(&path).unwrap();
+    let job = LoggedJob::resume(&place(&path)).unwrap();
     let expected = [("1.0".to_owned(), first.len()), ("2.0".to_owned(), second.len())];
     assert_eq!(counted(&job), expected);
     let mut frames = 0;

@@ -1,9 +1,10 @@
-//! One file of a log, and the calls on it. It knows no frames, and repeats only calls that a signal interrupted.
+//! One file of a log, and the calls on it. It knows no frames, and repeats only calls that a signal interrupted. A [`LaterLog`] is created when it is
+//! first written.
 
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use atta_ledger::{Key, LogName};
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
@@ -28,6 +29,11 @@ pub(super) trait Calls: Debug + Send + Sync {
 
     /// Creates the file of the next part.
     fn next(&self) -> Result<Arc<dyn Calls>, Errno>;
+
+    /// Whether anything was written, or is to be written whatever happens.
+    fn is_begun(&self) -> bool {
+        true
+    }
 }
 
 /// Reserves space, if the file system can do that.
@@ -105,5 +111,60 @@ impl Calls for LogFile {
     fn next(&self) -> Result<Arc<dyn Calls>, Errno> {
         let name = LogName { part: self.name.part + 1, ..self.name };
         Ok(Arc::new(Self::create_in(&self.directory, self.key, name)?))
+    }
+}
+
+/// What creates the file of a log; none: there is to be no log.
+type Create = Box<dyn FnOnce() -> Option<LogFile> + Send>;
+
+/// A log whose file is created by the first frame. A job that ends before that, and was not stopped, leaves nothing.
+pub struct LaterLog {
+    pub(super) key: Key,
+    name: LogName,
+    create: Mutex<Option<Create>>,
+    created: OnceLock<Option<LogFile>>,
+}
+
+impl Debug for LaterLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LaterLog").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl LaterLog {
+    /// `create` is called at most once, on any thread. If it returns none, what is written is dropped.
+    pub fn new(key: Key, name: LogName, create: impl FnOnce() -> Option<LogFile> + Send + 'static) -> Self {
+        Self { key, name, create: Mutex::new(Some(Box::new(create))), created: OnceLock::new() }
+    }
+
+    fn file(&self) -> Option<&LogFile> {
+        let create = || self.create.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.created.get_or_init(|| create().and_then(|create| create())).as_ref()
+    }
+}
+
+impl Calls for LaterLog {
+    fn name(&self) -> LogName {
+        self.name
+    }
+
+    fn reserve(&self, offset: u64, bytes: u64) -> Result<(), Errno> {
+        self.file().map_or(Ok(()), |file| file.reserve(offset, bytes))
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
+        self.file().map_or(Ok(bytes.len()), |file| file.write(offset, bytes))
+    }
+
+    fn sync(&self) -> Result<(), Errno> {
+        self.file().map_or(Ok(()), Calls::sync)
+    }
+
+    fn next(&self) -> Result<Arc<dyn Calls>, Errno> {
+        self.file().map_or(Err(Errno::NOENT), Calls::next)
+    }
+
+    fn is_begun(&self) -> bool {
+        self.created.get().is_some()
     }
 }

@@ -1,7 +1,9 @@
 //! Other runs in the same TARGET. A copy refuses to make what another run is making, reports other runs, and removes leftovers of ended
 //! runs or reports them. See `jobs.rs` for how runs are identified.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use atta_entry::{Errno, escape, shell_quote};
@@ -13,11 +15,12 @@ use crate::copy::plan::roots::{Destination, Roots};
 use crate::copy::target::mirror::Shared;
 
 use crate::jobs::names::Namer;
-use crate::jobs::record::{Makes, Record};
+use crate::jobs::record::{LogPlace, Makes, Record};
 use crate::jobs::sweep::{Top, sweep};
 use crate::jobs::tree::Manner;
 use crate::jobs::{self, Begun, Job, Other, Setting, State};
 use crate::refused::Refused;
+use crate::resume::JobPlace;
 use atta_sys as sys;
 use atta_sys::file_systems::Durability;
 
@@ -41,7 +44,7 @@ pub(crate) fn begin(place: &Place<'_>, sources: &[Vec<u8>]) -> Result<Option<Job
     let identity = sys::stat_of(top).map_or((0, 0), |top| (top.device, top.inode));
     let is_locked = target.is_taken();
     let record = Record::of_this_process(namer.job(), identity, target.is_into(), made_by(top, roots))
-        .with_log(options.run_of_job.is_some());
+        .with_log(options.log_place());
     let setting = Setting {
         top,
         namer,
@@ -154,6 +157,18 @@ fn report_crowd(other: Option<&Other>, is_locked: bool, watch: &dyn Watch) {
 }
 
 impl Place<'_> {
+    /// Whether a later run may go on with the job of another one, and its directory if that is known.
+    fn job_of(&self, other: &Other) -> Option<Option<Vec<u8>>> {
+        match other.record.log? {
+            LogPlace::Elsewhere => Some(None),
+            LogPlace::Here => {
+                let path = Path::new(OsStr::from_bytes(&self.target.path));
+                let place = JobPlace::of_number(path, other.record.job)?;
+                Some(Some(place.path().as_os_str().as_bytes().to_vec()))
+            }
+        }
+    }
+
     /// Removes the leftovers of an ended run of the same user, host and boot. Reports any others.
     fn settle(&self, other: &Other, top: (u64, u64)) {
         let Self { target, options, watch, .. } = *self;
@@ -164,8 +179,10 @@ impl Place<'_> {
         let is_own = other.record.is_of_this_boot()
             && other.record.top == top
             && other.record.uid == rustix::process::geteuid().as_raw();
-        if other.record.is_logged && options.given_up != Some(other.record.job) {
-            return watch.notice(&Notice::Resumable { holder, directory: target.path.clone() });
+        if options.given_up != Some(other.record.job)
+            && let Some(job) = self.job_of(other)
+        {
+            return watch.notice(&Notice::Resumable { holder, directory: target.path.clone(), job });
         }
         if !is_own || !matches!(other.state, State::Ended { .. }) {
             return watch.notice(&Notice::Left { holder, directory: target.path.clone() });

@@ -24,6 +24,16 @@ use crate::refused::Refused;
 use crate::tree::directory::Directory;
 use atta_sys::{self as sys, Features, Place};
 
+/// The directory that a copy with the name TARGET is made in.
+#[must_use]
+pub fn parent_of(target: &[u8]) -> &[u8] {
+    match split(trimmed(target)) {
+        (parent, Some(_)) => parent,
+        // A path that ends in `.` or `..` is a directory itself.
+        (_, None) => target,
+    }
+}
+
 /// One SOURCE.
 #[derive(Debug)]
 pub(crate) struct Root {

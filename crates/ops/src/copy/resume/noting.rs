@@ -265,6 +265,13 @@ impl Committer<'_> {
         }
     }
 
+    /// The same when this rank has nothing left to do, unless the job ends with the run.
+    pub(crate) fn sync_held_of_job(&mut self) {
+        if self.maker.target.options.tries_again() {
+            self.sync_held();
+        }
+    }
+
     /// Syncs what is done and not noted in the log of the job.
     pub(crate) fn sync_held(&mut self) {
         if self.commit.noting.as_ref().is_some_and(Noting::has_held) {

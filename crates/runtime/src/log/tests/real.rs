@@ -15,7 +15,7 @@ use rustix::fs::FlockOperation::{NonBlockingLockExclusive, Unlock};
 use rustix::io::Errno;
 
 use super::{NAME, NEXT, Notes, ON_REQUEST, key, read_all, section};
-use crate::log::file::{AHEAD, Calls, LogFile};
+use crate::log::file::{AHEAD, Calls, LaterLog, LogFile};
 use crate::log::journal::Journal;
 use crate::log::{Logging, with_log};
 use crate::{LogLimits, Stop};
@@ -66,6 +66,48 @@ fn file_is_new_and_locked_while_it_is_open() {
     assert_eq!(locked, Err(Errno::AGAIN));
     taken().unwrap();
     rustix::fs::flock(&other, Unlock).unwrap();
+}
+
+#[test]
+fn later_log_is_created_by_its_first_frame() {
+    for (writes, stops, is_there) in
+        [(false, false, false), (true, false, true), (false, true, true)]
+    {
+        let scratch = Scratch::new("log-later").unwrap();
+        let directory = open(scratch.path());
+        let later = LaterLog::new(key(), NAME, move || LogFile::create(&directory, key(), NAME).ok());
+        let (notes, stop) = (Notes::default(), Stop::new());
+        let logging = Logging { facts: &notes, stop: &stop, limits: ON_REQUEST };
+        let (_, written) = with_log(later, logging, |log| {
+            notes.add(1);
+            assert!(!scratch.join("1.0").exists());
+            if writes {
+                log.write_now().unwrap();
+            }
+            if stops {
+                stop.set();
+            }
+        });
+        assert!(written.is_ok());
+        assert_eq!(scratch.join("1.0").exists(), is_there, "{writes} {stops}");
+        if is_there {
+            assert_eq!(read_all(&logs(scratch.path())).0, [1]);
+        }
+    }
+}
+
+/// Its creation failed: what is written is dropped, and the job goes on.
+#[test]
+fn log_that_cannot_be_created_stops_nothing() {
+    let (notes, stop) = (Notes::default(), Stop::new());
+    let logging = Logging { facts: &notes, stop: &stop, limits: ON_REQUEST };
+    let (_, written) = with_log(LaterLog::new(key(), NAME, || None), logging, |log| {
+        notes.add(1);
+        log.write_now().unwrap();
+        notes.add(2);
+        log.sync_now().unwrap();
+    });
+    assert!(written.is_ok() && !stop.is_set());
 }
 
 /// A file of which each sync fails.

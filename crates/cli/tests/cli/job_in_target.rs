@@ -1,0 +1,282 @@
+//! Copies without `--job` that are killed: the same command goes on, and a copy that has come to its end leaves nothing.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use atta_testkit::lock::Lock;
+use atta_testkit::scratch::Scratch;
+use atta_testkit::skip;
+use atta_testkit::slow::SlowFs;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::resume::{logged, tree};
+use crate::resume_copy::{assert_same, copy, signature, temporary, totals};
+use crate::support::{Ran, atta, make_directory, make_file, names_in, number, run, scratch};
+
+fn home(top: &Path) -> PathBuf {
+    top.join(format!(".atta.{}", rustix::process::geteuid().as_raw()))
+}
+
+/// The directories of jobs in a directory that copies are put into.
+fn jobs_in(top: &Path) -> Vec<PathBuf> {
+    let home = home(top);
+    if !home.exists() {
+        return Vec::new();
+    }
+    let names = names_in(&home).into_iter().filter(|name| name.as_encoded_bytes().starts_with(b"job."));
+    names.map(|name| home.join(name)).collect()
+}
+
+fn copy_in(here: &Path, words: &[&str]) -> Command {
+    let mut command = copy(&["--json", "--fsync", "none"]);
+    command.args(words).current_dir(here);
+    command
+}
+
+/// Ends a copy when its log has grown. Returns what it has said on standard error.
+fn ended(command: &mut Command, top: &Path, signal: Signal) -> String {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = child.stderr.take().unwrap();
+    let sum = || jobs_in(top).iter().map(|job| logged(job)).sum::<u64>();
+    let since = Instant::now();
+    // The first frame of a later run has nothing of its own.
+    for _ in 0..2 {
+        let before = sum();
+        while sum() <= before {
+            assert!(since.elapsed() < Duration::from_secs(100), "it writes no log");
+            if child.try_wait().unwrap().is_some() {
+                let mut text = String::new();
+                std::io::Read::read_to_string(&mut said, &mut text).unwrap();
+                panic!("it ended before: {text}");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap();
+    kill_process(pid, signal).unwrap();
+    child.wait().unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut said, &mut text).unwrap();
+    text
+}
+
+/// Runs the command of the only hint that begins with these words.
+fn run_hint(said: &str, words: &str, here: &Path) -> Ran {
+    let hint = said.lines().find_map(|line| line.split_once(words).map(|(_, rest)| rest));
+    let hint = hint.unwrap_or_else(|| panic!("no {words} in {said}")).strip_prefix("atta ").unwrap();
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(format!("exec \"$ATTA\" {hint}")).env("ATTA", atta().get_program()).current_dir(here);
+    run(&mut shell)
+}
+
+const SLOWLY: [&str; 2] = ["--iops", "4000"];
+
+/// `tree`, and a copy of it named `target` that was killed.
+fn killed() -> (Scratch, PathBuf) {
+    let (scratch, source) = tree();
+    ended(copy_in(scratch.path(), &["tree", "target"]).args(SLOWLY), scratch.path(), Signal::KILL);
+    (scratch, source)
+}
+
+#[test]
+fn same_command_goes_on_after_a_kill() {
+    let (scratch, source) = tree();
+    let here = scratch.path();
+    let plain = run(copy(&["--json"]).arg(&source).arg(scratch.join("plain"))).expect_code(0);
+    make_directory(here.join("into"));
+    make_directory(here.join("merged"));
+    let inside = make_directory(here.join("inside"));
+    for (words, top, made) in [
+        (&["tree", "target/"][..], here, here.join("target")),
+        (&["tree", "into"], &*here.join("into"), here.join("into/tree")),
+        (&["-T", "tree", "merged"], here, here.join("merged")),
+        (&["-T", "tree/", "inside/"], &*inside, inside.clone()),
+    ] {
+        for signal in [Signal::TERM, Signal::KILL] {
+            ended(copy_in(here, words).args(SLOWLY), top, signal);
+            assert_eq!(jobs_in(top).len(), 1, "{words:?}");
+        }
+        let ran = run(&mut copy_in(here, words)).expect_code(0);
+        assert!(ran.err().contains(": resuming the job in "), "{}", ran.err());
+        assert!(number(&ran.json(), "earlier.entries") > 0, "{words:?} {}", ran.out());
+        assert_eq!((totals(&ran), signature(&ran)), (totals(&plain), signature(&plain)), "{words:?}");
+        assert_same(&source, &made);
+        let mtime = |path: &Path| path.metadata().map(|found| (found.mtime(), found.mtime_nsec())).unwrap();
+        assert_eq!(mtime(&made), mtime(&source), "{words:?}");
+    }
+    // Then it is another copy, which looks at everything.
+    let again = run(&mut copy_in(here, &["tree", "into"])).expect_code(0);
+    assert!(again.json()["earlier"].is_null(), "{}", again.out());
+}
+
+#[test]
+fn hint_after_a_signal_goes_on() {
+    let (scratch, source) = tree();
+    let words = ", give the same command again, or: ";
+    // Before there is a log, and after.
+    let mut early = copy_in(scratch.path(), &["--iops", "4000", "tree", "early"]);
+    let mut child = early.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while temporary(scratch.path()).is_empty() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let mut said = String::new();
+    std::io::Read::read_to_string(child.stderr.as_mut().unwrap(), &mut said).unwrap();
+    run_hint(&said, words, scratch.path()).expect_code(0);
+    assert_same(&source, &scratch.join("early"));
+    let mut command = copy_in(scratch.path(), &["tree", "target"]);
+    let said = ended(command.args(SLOWLY), scratch.path(), Signal::INT);
+    run_hint(&said, words, scratch.path()).expect_code(0);
+    assert_same(&source, &scratch.join("target"));
+    // An update that is given again looks at everything: only the job itself goes on.
+    let mut command = copy_in(scratch.path(), &["--update", "tree", "updated"]);
+    let said = ended(command.args(SLOWLY), scratch.path(), Signal::INT);
+    run_hint(&said, "hint: to do what is left: ", scratch.path()).expect_code(0);
+    assert_same(&source, &scratch.join("updated"));
+}
+
+#[test]
+fn target_names_its_job_to_resume() {
+    let (scratch, source) = killed();
+    let (here, target) = (scratch.path(), scratch.join("target"));
+    run(atta().args(["resume", "none"]).current_dir(here)).expect_code(2);
+    run(atta().args(["resume", "target"]).current_dir(here)).expect_code(0);
+    assert_same(&source, &target);
+    make_directory(here.join("into"));
+    for from in ["tree", "tree/flat"] {
+        ended(&mut copy_in(here, &["--iops", "2500", from, "into"]), &here.join("into"), Signal::KILL);
+    }
+    let ran = run(atta().arg("resume").arg(here.join("into"))).expect_code(2);
+    assert!(ran.err().contains("there are 2 unfinished jobs in "), "{}", ran.err());
+    for job in jobs_in(&here.join("into")) {
+        run(atta().arg("resume").arg(job)).expect_code(0);
+    }
+    assert_eq!(temporary(here), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn short_copy_leaves_no_job() {
+    let scratch = scratch("job-short");
+    let source = make_directory(scratch.join("source"));
+    make_file(source.join("file"), b"file");
+    let trace = scratch.join("trace");
+    let mut strace = Command::new("strace");
+    strace.args(["-f", "-e", "trace=mkdirat,mkdir", "-o"]).arg(&trace).arg(atta().get_program());
+    run(strace.args(["copy", "-q"]).arg(&source).arg(scratch.join("target"))).expect_code(0);
+    let trace = std::fs::read_to_string(trace).unwrap();
+    assert!(trace.contains(".atta.") && !trace.contains("job."), "{trace}");
+    assert_eq!(temporary(scratch.path()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn copy_that_ends_with_failures_leaves_no_job() {
+    let test = "copy_that_ends_with_failures_leaves_no_job";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let builder = SlowFs::builder().directories(20, 1).files(30).latency(Duration::from_millis(2));
+    let Some(slow) = skip::unless_available(test, builder.fail("open:f0000003:EIO").mount()) else { return };
+    let scratch = scratch("job-failed");
+    let target = scratch.join("target");
+    let mut command = copy(&["--json", "--fsync", "none", "-j1"]);
+    let child = command.arg(slow.path()).arg(&target).stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let mut child = child.unwrap();
+    let mut had_job = false;
+    while child.try_wait().unwrap().is_none() {
+        had_job |= !jobs_in(scratch.path()).is_empty();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(had_job, "it was too short for a job");
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+    assert_eq!(temporary(scratch.path()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn other_options_do_not_go_on() {
+    let (scratch, source) = killed();
+    let here = scratch.path();
+    let ran = run(&mut copy_in(here, &["--exclude", "d1*", "tree", "target"])).expect_code(2);
+    assert!(ran.err().contains("is the directory of another job: it does not have --exclude"), "{}", ran.err());
+    assert!(ran.err().contains("with --restart"), "{}", ran.err());
+    // An update looks at everything, and removes what the killed run has not completed.
+    make_file(source.join("d7/new"), b"new");
+    let ran = run(&mut copy_in(here, &["--update", "tree", "target"])).expect_code(0);
+    assert!(ran.json()["earlier"].is_null(), "{}", ran.out());
+    assert_same(&source, &scratch.join("target"));
+    let (scratch, source) = killed();
+    let ran = run(&mut copy_in(scratch.path(), &["--restart", "-T", "tree", "target"])).expect_code(0);
+    assert!(ran.json()["earlier"].is_null(), "{}", ran.out());
+    assert_same(&source, &scratch.join("target"));
+}
+
+#[test]
+fn running_job_is_refused() {
+    let (scratch, _) = tree();
+    make_directory(scratch.join("into"));
+    let mut command = copy_in(scratch.path(), &["--iops", "300", "tree", "into"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while jobs_in(&scratch.join("into")).iter().map(|job| logged(job)).sum::<u64>() == 0 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for more in [&[][..], &["--update"], &["--restart"]] {
+        let ran = run(copy_in(scratch.path(), more).args(["tree", "into"])).expect_code(4);
+        assert!(ran.err().contains(&format!("is running: pid {} on ", child.id())), "{}", ran.err());
+    }
+    let ran = run(atta().args(["clean", "--yes"]).arg(scratch.join("into"))).expect_code(0);
+    assert!(ran.out().contains("left alone"), "{}", ran.out());
+    assert_eq!(jobs_in(&scratch.join("into")).len(), 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn other_copies_leave_a_killed_one_alone() {
+    let (scratch, source) = killed();
+    let here = scratch.path();
+    make_file(scratch.join("beside"), b"beside");
+    let ran = run(&mut copy_in(here, &["beside", "another"])).expect_code(0);
+    assert!(ran.err().contains(" has what another copy has not completed "), "{}", ran.err());
+    // It is no data.
+    let ran = run(&mut copy_in(here, &["--no-job", ".", "/dev/shm"]).args(["-n", "-v"]));
+    assert!(!ran.out().contains("job."), "{}", ran.out());
+    let said = run(&mut copy_in(here, &["beside", "another"])).expect_code(0).err();
+    let hint = said.split_once("go on with it: ").unwrap().1.split_once("; or give it up").unwrap().0;
+    run_hint(&format!("run: {hint}"), "run: ", here).expect_code(0);
+    assert_same(&source, &scratch.join("target"));
+    let (scratch, _) = killed();
+    let listed = run(atta().arg("clean").arg(scratch.path())).expect_code(0);
+    assert!(!jobs_in(scratch.path()).is_empty(), "it only lists: {}", listed.out());
+    run(atta().args(["clean", "--yes"]).arg(scratch.path())).expect_code(0);
+    assert_eq!(temporary(scratch.path()), Vec::<PathBuf>::new());
+    run(&mut copy_in(scratch.path(), &["tree", "new"])).expect_code(0);
+}
+
+/// Without `--no-job`, the next copy would go on.
+#[test]
+fn copy_without_a_job_begins_anew() {
+    let (scratch, source) = tree();
+    let mut command = copy_in(scratch.path(), &["--no-job", "--iops", "4000", "tree", "target"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(jobs_in(scratch.path()), Vec::<PathBuf>::new());
+    let ran = run(&mut copy_in(scratch.path(), &["-T", "tree", "target"])).expect_code(0);
+    assert!(ran.err().contains("note: removed "), "{}", ran.err());
+    assert_same(&source, &scratch.join("target"));
+}
+
+#[test]
+fn copy_goes_on_where_no_log_can_be_kept() {
+    let (scratch, source) = killed();
+    let job = jobs_in(scratch.path()).remove(0);
+    std::fs::remove_dir_all(&job).unwrap();
+    make_file(&job, b"of somebody");
+    let ran = run(copy_in(scratch.path(), &["-T", "tree", "target"]).args(SLOWLY)).expect_code(0);
+    assert!(ran.err().contains("note: cannot "), "{}", ran.err());
+    std::fs::remove_file(&job).unwrap();
+    let _ = std::fs::remove_dir(home(scratch.path()));
+    assert_same(&source, &scratch.join("target"));
+}

@@ -1,0 +1,193 @@
+//! The files in the directory of a job: private, without links, and written so that a reader sees all of a file or none. Who holds a job, and which
+//! logs are still written. What the files say is the part of others.
+
+use std::ffi::{CStr, CString};
+use std::time::{Duration, Instant};
+
+use atta_entry::{Errno, Kind};
+use atta_ledger::LogName;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+
+use super::NotBegun;
+use crate::jobs::record::Record;
+use atta_sys::{self as sys, retry};
+
+const HOLDER: &CStr = c"holder";
+/// The header.
+pub(super) const JOB: &CStr = c"job";
+/// The header while it is written.
+pub(super) const JOB_PARTIAL: &CStr = c"job.partial";
+/// The summary of a job that is complete.
+pub(super) const END: &CStr = c"end";
+pub(super) const END_PARTIAL: &CStr = c"end.partial";
+/// How long to wait for processes of earlier runs that are about to end.
+const LOCK_WAIT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5000 });
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// The name of a log, if it is one.
+pub(super) fn log_name(name: &CStr) -> Option<LogName> {
+    let text = name.to_str().ok()?;
+    let numbers: Option<Vec<u32>> = text.split('.').map(|number| number.parse().ok()).collect();
+    let found = match numbers?[..] {
+        [run, rank] => LogName { run, rank, part: 0 },
+        [run, rank, part] => LogName { run, rank, part },
+        _ => return None,
+    };
+    // One spelling.
+    (found.to_string() == text).then_some(found)
+}
+
+/// Refuses logs whose processes have not ended. Some that were killed may need a moment.
+pub(super) fn refuse_writers(directory: &OwnedFd, logs: &[LogName]) -> Result<(), NotBegun> {
+    let until = Instant::now() + LOCK_WAIT;
+    for log in logs {
+        let name = CString::new(log.to_string()).unwrap_or_default();
+        // Whoever reads it reports why it cannot be opened.
+        let Ok(opened) = open_plain(directory, &name, OFlags::RDONLY) else { continue };
+        // Another error: the file system has no locks.
+        let is_held = || {
+            retry(|| rustix::fs::flock(&opened, FlockOperation::NonBlockingLockShared)) == Err(Errno::AGAIN)
+        };
+        while is_held() {
+            if Instant::now() >= until {
+                return Err(NotBegun::Writes(*log));
+            }
+            std::thread::sleep(LOCK_PAUSE);
+        }
+    }
+    Ok(())
+}
+
+/// Removes the files of a job but its holder: the header first, since a log without the others would be misread.
+pub(super) fn forget(directory: &OwnedFd, names: &[CString]) -> Result<(), Errno> {
+    let others = names.iter().map(CString::as_c_str).filter(|name| ![HOLDER, JOB].contains(name));
+    std::iter::once(JOB).chain(others).try_for_each(|name| remove(directory, name))
+}
+
+/// Removes the header of a job, which is none then.
+pub(crate) fn forget_header(directory: &OwnedFd) -> Result<(), Errno> {
+    remove(directory, JOB)
+}
+
+/// Whether a process holds a job.
+#[derive(Debug)]
+pub(crate) enum Holding {
+    /// None does, as long as this value lives. Without a file to lock, none has begun.
+    Free(Option<OwnedFd>),
+    Held,
+}
+
+/// Takes the lock of a job without naming this process as its holder.
+pub(crate) fn try_hold(directory: &OwnedFd) -> Result<Holding, Errno> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match retry(|| rustix::fs::openat(directory, HOLDER, flags, Mode::empty())) {
+        Err(Errno::NOENT) => return Ok(Holding::Free(None)),
+        file => file?,
+    };
+    match retry(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+        Err(Errno::AGAIN) => Ok(Holding::Held),
+        // Without locks only a process of this host can be known to have ended.
+        Err(_) if holder_of(&file).is_some_and(|record| may_run(&record)) => Ok(Holding::Held),
+        _ => Ok(Holding::Free(Some(file))),
+    }
+}
+
+fn holder_of(file: &OwnedFd) -> Option<Record> {
+    read_open(file, crate::jobs::record::BYTES_MAX).ok().and_then(|text| Record::from_text(&text))
+}
+
+/// Whether the process of a record may be running, as far as can be known without locks.
+fn may_run(record: &Record) -> bool {
+    !record.is_of_this_host() || record.is_of_this_boot() && record.holder.is_alive()
+}
+
+/// Removes the file that names who holds a job.
+pub(super) fn forget_holder(directory: &OwnedFd) -> Result<(), Errno> {
+    remove(directory, HOLDER)
+}
+
+fn remove(directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    match retry(|| rustix::fs::unlinkat(directory, name, AtFlags::empty())) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+pub(super) fn is_own(name: &CStr) -> bool {
+    [HOLDER, JOB, JOB_PARTIAL, END, END_PARTIAL].contains(&name) || log_name(name).is_some()
+}
+
+/// Takes the lock of a job, and names this process as its holder.
+pub(super) fn hold(directory: &OwnedFd) -> Result<OwnedFd, NotBegun> {
+    let failed = |errno| NotBegun::Failed("lock", errno);
+    let file = open_plain(directory, HOLDER, OFlags::RDWR | OFlags::CREATE).map_err(failed)?;
+    let until = Instant::now() + LOCK_WAIT;
+    let locked = loop {
+        match retry(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+            // A process that was killed may need a moment.
+            Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(LOCK_PAUSE),
+            locked => break locked,
+        }
+    };
+    match locked {
+        Ok(()) => {}
+        Err(Errno::AGAIN) => return Err(NotBegun::Runs(holder_of(&file).map(|record| record.holder))),
+        // Without locks only a process of this host can be known to have ended.
+        Err(_) => {
+            if let Some(record) = holder_of(&file).filter(may_run) {
+                return Err(NotBegun::Runs(Some(record.holder)));
+            }
+        }
+    }
+    let text = Record::of_this_process(0, (0, 0), false, Vec::new()).to_text();
+    retry(|| rustix::fs::ftruncate(&file, 0)).map_err(failed)?;
+    sys::data::write_all_at(&file, text.as_bytes(), 0).map_err(failed)?;
+    retry(|| rustix::fs::fsync(&file)).map_err(failed)?;
+    Ok(file)
+}
+
+/// Opens a regular file without following a link. It must have one name, and be the caller's.
+pub(super) fn open_plain(directory: &OwnedFd, name: &CStr, access: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = retry(|| rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR))?;
+    let found = sys::stat_descriptor(&file)?;
+    let is_plain = found.kind() == Kind::File && found.nlink == 1;
+    let is_own = found.uid == rustix::process::geteuid().as_raw();
+    if is_plain && is_own { Ok(file) } else { Err(Errno::PERM) }
+}
+
+/// The bytes of a file, if it is there.
+pub(super) fn read(directory: &OwnedFd, name: &CStr, most: usize) -> Result<Option<Vec<u8>>, NotBegun> {
+    let read = match open_plain(directory, name, OFlags::RDONLY) {
+        Err(Errno::NOENT) => return Ok(None),
+        opened => opened.and_then(|file| read_open(&file, most)),
+    };
+    read.map(Some).map_err(|errno| NotBegun::Failed("read", errno))
+}
+
+fn read_open(file: &OwnedFd, most: usize) -> Result<Vec<u8>, Errno> {
+    let size = usize::try_from(sys::stat_descriptor(file)?.size).unwrap_or(usize::MAX);
+    if size > most {
+        return Err(Errno(rustix::io::Errno::FBIG.raw_os_error()));
+    }
+    let mut bytes = vec![0; size];
+    let filled = sys::data::read_full_at(file, &mut bytes, 0)?;
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+/// Writes a file and gives it its name when it is on storage.
+pub(super) fn write(directory: &OwnedFd, (partial, name): (&CStr, &CStr), bytes: &[u8]) -> Result<(), Errno> {
+    // Of a run that was killed.
+    let _ = retry(|| rustix::fs::unlinkat(directory, partial, AtFlags::empty()));
+    let file = open_plain(directory, partial, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
+    sys::data::write_all_at(&file, bytes, 0)?;
+    retry(|| rustix::fs::fsync(&file))?;
+    retry(|| rustix::fs::renameat(directory, partial, directory, name))?;
+    match retry(|| rustix::fs::fsync(directory)) {
+        // This file system syncs no directories.
+        Err(Errno::INVAL) => Ok(()),
+        synced => synced,
+    }
+}

@@ -1,0 +1,160 @@
+//! Where the directory of a job is: one that a user names, or a private one in the target of a copy. What is in it is the part of others.
+//!
+//! ```text
+//!   DIR                          atta copy --job DIR
+//!   TOP/.atta.UID/job.NAME       TOP: TARGET, or the directory that TARGET is made in; NAME follows from sources and TARGET
+//! ```
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use atta_entry::Errno;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, Mode};
+
+use super::{LoggedJob, NotBegun, short};
+use crate::jobs::names::Namer;
+use crate::jobs::{self, logs};
+use crate::metadata::give::times;
+use atta_sys::{self as sys, retry};
+
+/// The place of the directory of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobPlace {
+    path: PathBuf,
+    in_target: Option<InTarget>,
+}
+
+/// A directory in that of all runs of this user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct InTarget {
+    top: PathBuf,
+    name: CString,
+}
+
+impl From<&Path> for JobPlace {
+    /// A directory with this path. It may be that of a job in the target of a copy.
+    fn from(path: &Path) -> Self {
+        Self { path: path.to_owned(), in_target: InTarget::of(path) }
+    }
+}
+
+impl InTarget {
+    fn of(path: &Path) -> Option<Self> {
+        let (name, home) = (path.file_name()?, path.parent()?);
+        if home.file_name()?.as_bytes() != home_name().as_bytes() || !logs::is_name(name.as_bytes()) {
+            return None;
+        }
+        let top = home.parent().filter(|top| !top.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
+        Some(Self { top: top.to_owned(), name: CString::new(name.as_bytes()).ok()? })
+    }
+
+    /// The directory of all runs of this user.
+    fn home(&self) -> Result<OwnedFd, NotBegun> {
+        let failed = |errno| NotBegun::Failed("open", errno);
+        let top = sys::open_directory_path(self.top.as_os_str().as_bytes(), true).map_err(failed)?;
+        private(jobs::open_private(&top, &home_name(), None))
+    }
+}
+
+impl JobPlace {
+    /// In the target of a copy, for this request. `top`: the directory that the copy is put into.
+    #[must_use]
+    pub fn in_target(top: &Path, request: &[&[u8]]) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for part in request {
+            hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
+        }
+        // Another request of the same name is refused: it differs.
+        let name = logs::name_of(&hasher.finalize());
+        let home = top.join(OsStr::from_bytes(home_name().as_bytes()));
+        let path = home.join(OsStr::from_bytes(name.as_bytes()));
+        Self { path, in_target: Some(InTarget { top: top.to_owned(), name }) }
+    }
+
+    /// The jobs in a directory that copies are put into.
+    #[must_use]
+    pub fn all_in(top: &Path) -> Vec<Self> {
+        let home = top.join(OsStr::from_bytes(home_name().as_bytes()));
+        let of_all = InTarget { top: top.to_owned(), name: CString::default() };
+        let names = of_all.home().map(|home| logs::names_in(&home)).unwrap_or_default();
+        let names = names.iter().map(|name| home.join(OsStr::from_bytes(name.as_bytes())));
+        names.map(|path| Self::from(path.as_path())).collect()
+    }
+
+    /// The job with that number, as names of temporary files have it, among those in a directory that copies are put into.
+    pub(crate) fn of_number(top: &Path, number: u64) -> Option<Self> {
+        let is_it = |place: &Self| LoggedJob::number_of(place).map(short) == Some(number);
+        Self::all_in(top).into_iter().find(is_it)
+    }
+
+    /// Its path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is in the target of a copy: then it is removed when the copy has come to its end.
+    #[must_use]
+    pub fn is_in_target(&self) -> bool {
+        self.in_target.is_some()
+    }
+
+    /// The directory, which must be private.
+    pub(super) fn open(&self) -> Result<OwnedFd, NotBegun> {
+        let directory = match &self.in_target {
+            Some(in_target) => private(jobs::open_private(&in_target.home()?, &in_target.name, None)),
+            None => {
+                let path = self.path.as_os_str().as_bytes();
+                sys::open_directory_path(path, false).map_err(|errno| NotBegun::Failed("open", errno))
+            }
+        }?;
+        let found = sys::stat_descriptor(&directory).map_err(|errno| NotBegun::Failed("open", errno))?;
+        let is_own = found.uid == rustix::process::geteuid().as_raw() && found.mode & 0o077 == 0;
+        if is_own { Ok(directory) } else { Err(NotBegun::NotPrivate) }
+    }
+
+    /// Makes it, unless something is there. In the target of a copy, the directory that it is made in is there.
+    pub(super) fn make(&self) -> Result<(), NotBegun> {
+        let made = match &self.in_target {
+            Some(in_target) => {
+                let home = in_target.home()?;
+                retry(|| rustix::fs::mkdirat(&home, &in_target.name, Mode::RWXU))
+            }
+            None => retry(|| rustix::fs::mkdir(&self.path, Mode::RWXU)),
+        };
+        match made {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(NotBegun::Failed("make", errno)),
+        }
+    }
+
+    /// Removes it from the target of a copy; it is empty. `keeps_times`: the directory that it is in is itself a copy, which has its times.
+    pub(super) fn remove(&self, keeps_times: bool) -> Result<(), Errno> {
+        let Some(in_target) = &self.in_target else { return Ok(()) };
+        let top = sys::open_directory_path(in_target.top.as_os_str().as_bytes(), true)?;
+        let home = jobs::open_private(&top, &home_name(), None)?;
+        retry(|| rustix::fs::unlinkat(&home, &in_target.name, AtFlags::REMOVEDIR))?;
+        let before = sys::stat_descriptor(&top)?;
+        // Other runs may be in it.
+        let is_removed = retry(|| rustix::fs::unlinkat(&top, home_name(), AtFlags::REMOVEDIR)).is_ok();
+        if is_removed && keeps_times {
+            retry(|| rustix::fs::futimens(&top, &times(&before)))?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of the directory of all runs of this user.
+fn home_name() -> CString {
+    Namer::new(0).home()
+}
+
+/// What is there and not private is nobody's job.
+fn private(opened: Result<OwnedFd, Errno>) -> Result<OwnedFd, NotBegun> {
+    opened.map_err(|errno| match errno {
+        Errno::STALE => NotBegun::NotPrivate,
+        errno => NotBegun::Failed("open", errno),
+    })
+}
