@@ -5,7 +5,7 @@ mod arguments;
 mod by_rank;
 mod end;
 mod keep;
-mod logged;
+pub(crate) mod logged;
 mod manifest;
 mod notices;
 mod owners;

@@ -9,6 +9,7 @@ use atta_ops::digest::Signature;
 use atta_ops::{copy, verify};
 use atta_testkit::fuzz::Target;
 
+use crate::copy::logged::Begins;
 use crate::copy::part::Part;
 use crate::copy::setting::Begun;
 use crate::run::logged::RunOfJob;
@@ -46,7 +47,8 @@ fn copied() -> Vec<u8> {
 
 fn begun() -> Vec<u8> {
     let rows = vec![(1_u32, 2_u32, 300_u32, true)];
-    ((rows.clone(), rows), Some(([7_u8; 16], 300_u32)), true, Some(9_u64)).encoded()
+    let job = (Some(([7_u8; 16], 300_u32)), b"a/job".to_vec(), true);
+    ((rows.clone(), rows), job, true, Some(9_u64)).encoded()
 }
 
 fn compared() -> Vec<u8> {
@@ -79,6 +81,7 @@ fn targets() -> Vec<Target> {
         of::<Compared>("verify/totals.rs: Compared", compared()),
         of::<Part>("copy/part.rs: Part", copied()),
         of::<Begun>("copy/setting.rs: Begun", begun()),
+        of::<Begins>("copy/logged.rs: Begins", Begins::Unlogged.encoded()),
         rows::<(String, Vec<u8>)>("run/failures.rs: receive", &failures),
         rows::<(Vec<u8>, Vec<u8>)>("sum/sink.rs: receive_records", &records),
         rows::<Difference<'_>>("verify/rows.rs: receive_differences", &[difference]),

@@ -9,6 +9,7 @@ mod figures;
 mod fuzz;
 mod generate;
 mod input;
+mod jobs;
 mod output;
 mod resume;
 mod run;
@@ -53,6 +54,8 @@ enum Command {
     Copy(Box<copy::CopyArguments>),
     /// Go on with a job that was killed or interrupted
     Resume(resume::ResumeArguments),
+    /// List jobs, or show one
+    Jobs(jobs::JobsArguments),
     /// List or remove temporary files of interrupted copies
     Clean(Box<clean::CleanArguments>),
     /// Compute or check BLAKE3 digests of files and the signature of a tree
@@ -110,6 +113,12 @@ fn main() -> ExitCode {
         }
         // A job is begun by another command.
         Command::Resume(_) => exit::USAGE,
+        Command::Jobs(_) if has_ranks(launcher.as_ref()) => {
+            let hint = "run it without mpirun or srun";
+            once(launcher.as_ref(), || complain("atta jobs runs on one rank", Some(hint)));
+            exit::USAGE
+        }
+        Command::Jobs(jobs) => jobs::run(&jobs),
         Command::Clean(_) if has_ranks(launcher.as_ref()) => {
             let hint = "run it without mpirun or srun";
             once(launcher.as_ref(), || complain("atta clean runs on one rank", Some(hint)));
@@ -194,6 +203,10 @@ fn needs(command: &Command) -> Option<descriptors::Wanted<'_>> {
         Command::Copy(copy) => Some((Needs::COPY, &copy.effort, copy.report.quiet)),
         Command::Sum(sum) => Some((Needs::SUM, &sum.effort, sum.report.quiet)),
         Command::Verify(verify) => Some((Needs::VERIFY, &verify.effort, verify.report.quiet)),
-        Command::Resume(_) | Command::Clean(_) | Command::Generate(_) | Command::Simulate(_) => None,
+        Command::Resume(_)
+        | Command::Jobs(_)
+        | Command::Clean(_)
+        | Command::Generate(_)
+        | Command::Simulate(_) => None,
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod events;
 pub(crate) mod failures;
 pub(crate) mod fatal;
 pub(crate) mod file;
+pub(crate) mod history;
 pub(crate) mod job;
 pub(crate) mod latest;
 pub(crate) mod logged;

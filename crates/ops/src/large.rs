@@ -79,6 +79,15 @@ pub(crate) struct ChunkId {
     pub(crate) chunk: u64,
 }
 
+/// Who has processed a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The rank that has planned the file.
+    ThisRank,
+    /// Another one.
+    Another,
+}
+
 /// What to do about a file whose chunks have all ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Completion {
@@ -123,7 +132,12 @@ pub(crate) trait Chunked: Handler {
     -> ChunkResult<Self>;
 
     /// Keeps the value of a chunk.
-    fn keep(&self, file: &LargeOf<Self>, chunk: u64, value: Self::Value);
+    fn keep(&self, file: &LargeOf<Self>, chunk: u64, value: Self::Value, by: By);
+
+    /// Chunks that need not be processed, with their values.
+    fn known(&self, _file: &LargeOf<Self>) -> Vec<(u64, Self::Value)> {
+        Vec::new()
+    }
 
     /// Counts bytes of chunks that have ended, successfully or not.
     fn count_ended(&self, _bytes: u64) {}
@@ -141,10 +155,18 @@ pub(crate) trait Chunked: Handler {
     }
 
     /// Adds a file and leaves its chunks to all threads.
-    fn cut(&self, file: Cuttable<Self>, tasks: &mut Tasks<Self::State>) {
+    fn cut(&self, file: Cuttable<Self>, cx: &mut Cx<'_, Self>) {
         let directory = directory_of(&file.at).cloned();
         let all = self.insert(file);
-        push::<Self>(directory.as_ref(), &TaskOf::<Self>::Chunks(all), tasks);
+        let mut known = self.large().find(all.file).map(|large| self.known(&large)).unwrap_or_default();
+        known.sort_unstable_by_key(|(chunk, _)| *chunk);
+        let left = all.without(known.iter().map(|(chunk, _)| *chunk));
+        for chunks in left {
+            push::<Self>(directory.as_ref(), &TaskOf::<Self>::Chunks(chunks), cx.tasks);
+        }
+        for (chunk, value) in known {
+            self.end_chunk(cx, ChunkId { file: all.file, chunk }, Ok(value), By::ThisRank);
+        }
     }
 
     /// As [`Handler::is_task`], for tasks of large files.
@@ -157,7 +179,9 @@ pub(crate) trait Chunked: Handler {
         match task {
             LargeTask::Plan(plan) => self.plan(cx, &plan),
             LargeTask::Chunks(chunks) => self.run_chunks(cx, chunks),
-            LargeTask::Ended { file, chunk, result } => self.end_chunk(cx, ChunkId { file, chunk }, result),
+            LargeTask::Ended { file, chunk, result } => {
+                self.end_chunk(cx, ChunkId { file, chunk }, result, By::Another);
+            }
         }
     }
 
@@ -182,7 +206,7 @@ pub(crate) trait Chunked: Handler {
             Some(error) => Err(error),
             None => self.process(cx.worker, large, chunks.range()),
         };
-        self.end_chunk(cx, ChunkId { file: chunks.file, chunk: chunks.first }, result);
+        self.end_chunk(cx, ChunkId { file: chunks.file, chunk: chunks.first }, result, By::ThisRank);
     }
 
     /// Processes each of these chunks for the rank that planned the file.
@@ -210,11 +234,11 @@ pub(crate) trait Chunked: Handler {
     }
 
     /// Records the end of a chunk of a file of this rank. The last chunk completes the file.
-    fn end_chunk(&self, cx: &mut Cx<'_, Self>, ended: ChunkId, result: ChunkResult<Self>) {
+    fn end_chunk(&self, cx: &mut Cx<'_, Self>, ended: ChunkId, result: ChunkResult<Self>, by: By) {
         let ChunkId { file, chunk } = ended;
         let Some(large) = self.large().find(file) else { return };
         self.count_ended(large.chunks.bytes_of(chunk));
-        let result = result.map(|value| self.keep(&large, chunk, value));
+        let result = result.map(|value| self.keep(&large, chunk, value, by));
         if !large.chunks.end(result) {
             return;
         }
@@ -327,7 +351,7 @@ mod tests {
             cx.opened().map(|_| ())
         }
 
-        fn keep(&self, _: &LargeOf<Self>, _chunk: u64, (): ()) {}
+        fn keep(&self, _: &LargeOf<Self>, _chunk: u64, (): (), _: By) {}
 
         fn complete(&self, (): &mut (), _: &LargeOf<Self>, _is_first: bool) -> Completion {
             Completion::Complete

@@ -14,6 +14,7 @@ mod files;
 mod header;
 mod later;
 mod place;
+mod seen;
 
 use std::ffi::CString;
 use std::fmt;
@@ -36,6 +37,7 @@ use header::{BYTES_MAX, Header};
 pub use header::{Difference, Request};
 pub use later::RunningJob;
 pub use place::JobPlace;
+pub use seen::JobSeen;
 
 /// Most logs of a job.
 const LOGS_MAX: usize = 1 << 20;
@@ -45,8 +47,8 @@ const LOGS_MAX: usize = 1 << 20;
 pub struct LoggedJob {
     place: JobPlace,
     directory: OwnedFd,
-    /// Its lock is released when it is closed.
-    _holder: OwnedFd,
+    /// Its lock is released when it is closed. None: the job is only looked at.
+    holder: Option<OwnedFd>,
     header: Header,
     key: Key,
     /// Logs of earlier runs, in order.
@@ -165,10 +167,15 @@ impl LoggedJob {
         if let Some(summary) = read(&directory, END, BYTES_MAX)? {
             return Err(NotBegun::Complete(summary));
         }
+        let place = place.clone();
+        Ok(Self { holder: Some(holder), ..Self::of(place, directory, header, &names) })
+    }
+
+    fn of(place: JobPlace, directory: OwnedFd, header: Header, names: &[CString]) -> Self {
         let mut logs: Vec<_> = names.iter().filter_map(|name| log_name(name)).collect();
         logs.sort_unstable();
         let (key, opened) = (Key::of_job(&header.number), Mutex::default());
-        Ok(Self { place: place.clone(), directory, _holder: holder, header, key, logs, opened })
+        Self { place, directory, holder: None, header, key, logs, opened }
     }
 
     /// Where it is.
@@ -223,7 +230,7 @@ impl LoggedJob {
         for cut in found.cuts() {
             match cut {
                 // Whoever wrote it may be dead, and has not synced its last frames.
-                Noted::Cut { log, bytes } if bytes > 0 => {
+                Noted::Cut { log, bytes } if bytes > 0 && self.holder.is_some() => {
                     let synced = self.with_opened(log, |opened| retry(|| rustix::fs::fdatasync(&opened.0)));
                     synced.map_err(|errno| BadLog { name: log, broken: Broken::Unreadable(errno) })?;
                 }

@@ -59,13 +59,15 @@ pub(super) fn conclude(arguments: &CopyArguments, failures: &Failures, ended: En
     let code = interrupted.unwrap_or(if is_partial { exit::PARTIAL } else { exit::DONE });
     let is_whole = interrupted.is_none() && !outcome.parked && outcome.totals.failed() == 0;
     let is_over = interrupted.is_none() && !outcome.parked;
-    match job {
-        Some(job) if job.is_in_target() && is_over => job.remove(outcome.makes_top).unwrap_or(code),
-        Some(job) if !job.is_kept() => code,
-        Some(job) if is_whole => {
-            let json = summary(arguments, outcome, false).to_string();
-            job.complete(&job::kept(code, &json, &words(arguments, outcome, false))).unwrap_or(code)
+    let kept = || {
+        let json = summary(arguments, outcome, false).to_string();
+        job::kept(code, &json, &words(arguments, outcome, false))
+    };
+    match job.filter(Job::is_kept) {
+        Some(job) if job.is_in_target() && is_over => {
+            job.remove(&kept(), outcome.makes_top).unwrap_or(code)
         }
+        Some(job) if is_whole && !job.is_in_target() => job.complete(&kept()).unwrap_or(code),
         Some(job) => {
             let is_repeatable = job.is_in_target() && !arguments.update && !arguments.restart;
             job.advise(code, is_repeatable)

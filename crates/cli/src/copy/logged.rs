@@ -11,8 +11,9 @@ use atta_runtime::{Log, RankError, Results as _, Session, Stop};
 
 use super::arguments::CopyArguments;
 use crate::run::fatal::Fatal;
+use crate::run::history::Known;
 use crate::run::job::{self, Asked, Job, TargetIs};
-use crate::run::logged::{RunOfJob, later, prepare, write_first, write_while};
+use crate::run::logged::{RunOfJob, later, prepare, report_no_log, write_first, write_while};
 use crate::run::refused::Refused;
 use crate::size::grouped;
 
@@ -30,6 +31,18 @@ pub(super) struct Earlier {
     pub(super) changed: u64,
     pub(super) changed_one: Option<Vec<u8>>,
 }
+
+/// What the first rank has decided when its log is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Begins {
+    /// The copy does not begin.
+    #[default]
+    Not,
+    Logged,
+    Unlogged,
+}
+
+atta_entry::choice!(Begins { 0 => Not, 1 => Logged, 2 => Unlogged });
 
 /// The job of a copy, as the first rank has begun it.
 pub(super) struct OfCopy {
@@ -63,8 +76,7 @@ fn has_job(arguments: &CopyArguments, session: &Session<'_>) -> bool {
         && !is_other
         && !arguments.in_place
         && arguments.keep.keeps_modes()
-        // With a log, a large file is copied by one rank.
-        && session.is_alone()
+        && session.runs_tasks()
 }
 
 /// What a copy asks for.
@@ -144,10 +156,27 @@ pub(super) struct LogOfRank {
     pub(super) earlier: Results,
 }
 
+/// Whether the job begins when its log is first written.
+fn is_later(job: &Job) -> bool {
+    job.running.begun().is_none()
+}
+
+/// Begins the job of several ranks: they write their logs from the start. False: the copy goes on without logs.
+pub(super) fn begin_for_all(job: &Job, session: &Session<'_>) -> bool {
+    if session.is_alone() || !is_later(job) {
+        return true;
+    }
+    let begun = job.running.begin();
+    if begun.is_ok() {
+        Known::of(&job.running).keep();
+    }
+    begun.inspect_err(|error| report_no_log(&error.describe(job.running.place().path()))).is_ok()
+}
+
 /// Reads what earlier runs have done, on the first rank, and makes the log of this run.
 pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(LogOfRank, Earlier), Fatal> {
     let journal = RunOfJob::of(job).journal(FIRST).with_closing();
-    if job.running.begun().is_none() {
+    if is_later(job) {
         let (log, earlier) = (later(job), Results::default());
         return Ok((LogOfRank { log, journal, earlier }, Earlier::default()));
     }
@@ -213,7 +242,8 @@ pub(super) fn copy_first<T>(
     let (journal, mut fatal) = (&journal, None);
     let (done, written) = write_while((log, journal), stop, |log| {
         let begun = if is_later { Ok(()) } else { write_first(log, session.is_alone()) };
-        let is_begun = session.broadcast(Some(begun.is_ok()))?;
+        let begins = if begun.is_ok() { Begins::Logged } else { Begins::Not };
+        let is_begun = session.broadcast(Some(begins))? != Begins::Not;
         fatal = begun.err();
         // What fails is reported at the end.
         let write = || drop(log.write_now());

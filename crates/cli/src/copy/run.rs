@@ -17,7 +17,7 @@ use atta_runtime::{RankError, Session, Stop, Stream};
 
 use super::arguments::CopyArguments;
 use super::end::{Ended, conclude, report_refused};
-use super::logged::{self, Earlier};
+use super::logged::{self, Begins, Earlier};
 use super::manifest::{self, Manifest, Rows};
 use super::owners;
 use super::part::Part;
@@ -120,14 +120,14 @@ impl Rank<'_> {
         };
         let from = FromOthers::new(&failures, manifest.as_ref());
         let mut received = Received { from, reporter };
-        let ran = self.run_all(copy, (job.as_ref(), decided.job), &mut received, session)?;
+        let ran = self.run_all(copy, (job.as_ref(), decided.job()), &mut received, session)?;
         let RanAll { ran, earlier, fatal } = ran;
         let Some((mut part, leftovers)) = ran else {
             return Ok(fatal.map_or(exit::DONE, Fatal::report));
         };
         let fatal = fatal.or_else(|| received.from.damaged());
         let fatal = fatal.or_else(|| list_error.and_then(|error| take(&error)));
-        let fatal = fatal.or_else(|| part.take_failure().filter(|_| decided.job.is_some()));
+        let fatal = fatal.or_else(|| part.take_failure().filter(|_| decided.job().is_some()));
         let interrupted = (part.interrupted > 0).then_some(part.interrupted);
         let extra = extra.map(|extra| extra.load(Ordering::Relaxed));
         let mut whole = Whole { target_is_name, makes_top, leftovers, extra, earlier, ..part.whole() };
@@ -152,7 +152,7 @@ impl Rank<'_> {
     fn run_all(
         &self,
         copy: Copy<'_>,
-        (job, of_job): (Option<&Job>, Option<RunOfJob>),
+        (job, of_job): (Option<&Job>, Option<(&Path, RunOfJob)>),
         received: &mut Received<'_>,
         session: &mut Session<'_>,
     ) -> Result<RanAll, RankError> {
@@ -173,6 +173,10 @@ impl Rank<'_> {
         received: &mut Received<'_>,
         session: &mut Session<'_>,
     ) -> Result<RanAll, RankError> {
+        if !logged::begin_for_all(job, session) {
+            session.broadcast(Some(Begins::Unlogged))?;
+            return Ok(RanAll { ran: self.run(copy, (received, None), session)?, ..RanAll::default() });
+        }
         let copy = copy.leaving_out(logged::place(job));
         match logged::first(job, &copy, self.arguments.effort.memory / 2) {
             Ok((log, earlier)) => {
@@ -183,7 +187,7 @@ impl Rank<'_> {
                 Ok(RanAll { ran: ran.flatten(), earlier, fatal })
             }
             Err(fatal) => {
-                session.broadcast(Some(false))?;
+                session.broadcast(Some(Begins::Not))?;
                 Ok(RanAll { fatal: Some(fatal), ..RanAll::default() })
             }
         }
@@ -193,15 +197,16 @@ impl Rank<'_> {
     fn run_other(
         &self,
         copy: Copy<'_>,
-        of_job: RunOfJob,
+        (path, of_job): (&Path, RunOfJob),
         received: &mut Received<'_>,
         session: &mut Session<'_>,
     ) -> Result<Option<Ran>, RankError> {
-        if !session.broadcast::<bool>(None)? {
-            return Ok(None);
+        match session.broadcast::<Begins>(None)? {
+            Begins::Not => return Ok(None),
+            Begins::Unlogged => return self.run(copy, (received, None), session),
+            Begins::Logged => {}
         }
         let stop = self.signals.stop();
-        let path = self.arguments.job.as_deref().unwrap_or_else(|| Path::new(""));
         match logged::other(path, of_job, session.seat().rank) {
             Ok((log, place)) => {
                 let act = |copy: Copy<'_>| self.run(copy, (received, None), session);

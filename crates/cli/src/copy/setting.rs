@@ -1,7 +1,9 @@
 //! The meaning of the arguments of a copy: what is refused, and the options of the operation. It opens only the files that the command
 //! writes and the list that it reads.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use atta_entry::Kind;
@@ -108,7 +110,9 @@ fn sides(arguments: &CopyArguments) -> (Vec<Vec<u8>>, Vec<u8>) {
 pub(crate) struct Begun {
     /// Rules for owners.
     pub(super) rules: Rows,
-    pub(super) job: Option<RunOfJob>,
+    job: Option<RunOfJob>,
+    /// The directory of the job.
+    directory: Vec<u8>,
     /// The job is in TARGET.
     job_in_target: bool,
     /// TARGET is the name of the copy, although it may be a directory by now.
@@ -117,16 +121,23 @@ pub(crate) struct Begun {
     pub(super) given_up: Option<u64>,
 }
 
-atta_entry::record!(Begun { rules, job, job_in_target, target_is_name, given_up });
+atta_entry::record!(Begun { rules, job, directory, job_in_target, target_is_name, given_up });
 
 impl Begun {
     pub(super) fn of(run: &Run) -> Self {
         let rules = owners::to_rows(&run.keep.owners);
         let job = run.job.as_ref().map(|of_copy| RunOfJob::of(&of_copy.job));
+        let place = run.job.as_ref().map(|of_copy| of_copy.job.running.place());
+        let directory = place.map(|place| place.path().as_os_str().as_bytes().to_vec()).unwrap_or_default();
         let job_in_target = run.job.as_ref().is_some_and(|of_copy| of_copy.job.is_in_target());
         let target_is_name = run.job.as_ref().is_some_and(|of_copy| of_copy.target == TargetIs::Name);
         let given_up = run.job.as_ref().and_then(|of_copy| of_copy.given_up);
-        Self { rules, job, job_in_target, target_is_name, given_up }
+        Self { rules, job, directory, job_in_target, target_is_name, given_up }
+    }
+
+    /// The directory of the job and its run, if there is one.
+    pub(super) fn job(&self) -> Option<(&Path, RunOfJob)> {
+        self.job.map(|of_job| (Path::new(OsStr::from_bytes(&self.directory)), of_job))
     }
 
     /// The place of a rank: in all runs of a job, names follow from the same number.

@@ -9,8 +9,10 @@ use atta_entry::{Errno, shell_quote};
 use atta_ops::copy::parent_of;
 use atta_ops::resume::{JobPlace, LoggedJob, NotBegun, Request, RunningJob};
 use atta_ops::walk;
+use serde_json::Value;
 
 use super::file::{print_rows, printable};
+use super::history::{End, Known, now};
 use super::messages::{complain, exit, hint};
 use super::refused::Refused;
 use crate::size::grouped;
@@ -101,7 +103,11 @@ pub(crate) fn begin(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job
     let begin = if asked.restarts { LoggedJob::begin_anew } else { LoggedJob::begin };
     let (request, has_all_roots) = asked.request()?;
     match begin(place, &request) {
-        Ok(logged) => Ok(Job { running: Arc::new(logged.into()), summary, has_all_roots }),
+        Ok(logged) => {
+            let running: RunningJob = logged.into();
+            Known::of(&running).keep();
+            Ok(Job { running: Arc::new(running), summary, has_all_roots })
+        }
         Err(NotBegun::Complete(kept)) => Err(print_kept(place.path(), &kept, summary)),
         Err(error) => Err(refused(&error, place)),
     }
@@ -153,14 +159,21 @@ pub(crate) fn kept(code: u8, json: &str, text: &str) -> Vec<u8> {
     format!("{code}\n{json}\n{text}").into_bytes()
 }
 
-/// Prints the summary of a job that is complete.
-fn print_kept(path: &Path, kept: &[u8], summary: Kept) -> Refused {
+/// The exit code and both forms of a summary that was kept.
+pub(crate) fn parts_of(kept: &[u8]) -> (u8, Value, String) {
     let mut parts = kept.splitn(3, |byte| *byte == b'\n');
     let code = parts.next().and_then(|code| std::str::from_utf8(code).ok()?.parse().ok());
-    let (json, text) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let json = parts.next().and_then(|json| serde_json::from_slice(json).ok());
+    let text = String::from_utf8_lossy(parts.next().unwrap_or_default());
+    (code.unwrap_or(exit::DONE), json.unwrap_or_default(), text.into_owned())
+}
+
+/// Prints the summary of a job that is complete.
+fn print_kept(path: &Path, kept: &[u8], summary: Kept) -> Refused {
+    let (code, json, text) = parts_of(kept);
     let printed = match summary {
-        Kept::Json => print_rows(&[json, b"\n"].concat()),
-        Kept::Text => print_rows(text),
+        Kept::Json => print_rows(format!("{json}\n").as_bytes()),
+        Kept::Text => print_rows(text.as_bytes()),
         Kept::Nothing => Ok(()),
     };
     if let Err(fatal) = printed {
@@ -170,7 +183,7 @@ fn print_kept(path: &Path, kept: &[u8], summary: Kept) -> Refused {
         Kept::Nothing => String::new(),
         Kept::Text | Kept::Json => NotBegun::Complete(Vec::new()).describe(path),
     };
-    Refused::done(code.unwrap_or(exit::DONE), what, "--restart begins it anew")
+    Refused::done(code, what, "--restart begins it anew")
 }
 
 /// The arguments of the command that has begun a job. Its working directory becomes that of this process. Also returns the directory of the
@@ -193,15 +206,7 @@ fn find(path: &Path) -> Result<JobPlace, Refused> {
     if LoggedJob::number_of(&own).is_some() {
         return Ok(own);
     }
-    let target = path.as_os_str().as_bytes();
-    let described = describe_target(target, TargetIs::Name)?;
-    let makes_it = |place: &JobPlace| {
-        LoggedJob::request_of(place).is_ok_and(|request| request.agrees.contains(&described))
-    };
-    let is_there = |place: &JobPlace| LoggedJob::number_of(place).is_some();
-    let above = JobPlace::all_in(Path::new(OsStr::from_bytes(parent_of(target)))).into_iter().filter(makes_it);
-    let found: Vec<_> = JobPlace::all_in(path).into_iter().filter(is_there).chain(above).collect();
-    match found.as_slice() {
+    match places_for(path).as_slice() {
         [one] => Ok(one.clone()),
         [] => {
             let hint = "name the directory of a job, or the TARGET of a copy that was killed";
@@ -213,6 +218,18 @@ fn find(path: &Path) -> Result<JobPlace, Refused> {
             Err(Refused::usage(what, &format!("name one of them: {}", paths.join(" "))))
         }
     }
+}
+
+/// The jobs of copies of which a path is the TARGET.
+pub(crate) fn places_for(path: &Path) -> Vec<JobPlace> {
+    let target = path.as_os_str().as_bytes();
+    let described = describe_target(target, TargetIs::Name).unwrap_or_default();
+    let makes_it = |place: &JobPlace| {
+        LoggedJob::request_of(place).is_ok_and(|request| request.agrees.contains(&described))
+    };
+    let is_there = |place: &JobPlace| LoggedJob::number_of(place).is_some();
+    let above = JobPlace::all_in(Path::new(OsStr::from_bytes(parent_of(target)))).into_iter().filter(makes_it);
+    JobPlace::all_in(path).into_iter().filter(is_there).chain(above).collect()
 }
 
 fn working_directory() -> Result<PathBuf, Refused> {
@@ -289,19 +306,21 @@ impl Job {
 
     /// Completes the job. Returns the exit code if that fails. `kept`: see [`kept`].
     pub(crate) fn complete(self, kept: &[u8]) -> Option<u8> {
-        self.end(|logged| logged.complete(kept))
+        self.end(kept, |logged| logged.complete(kept))
     }
 
     /// Removes the job from the target of a copy that has come to its end. Returns the exit code if that fails. `keeps_times`: the directory that
     /// it is in is itself a copy.
-    pub(crate) fn remove(self, keeps_times: bool) -> Option<u8> {
-        self.end(|logged| logged.remove(keeps_times))
+    pub(crate) fn remove(self, kept: &[u8], keeps_times: bool) -> Option<u8> {
+        self.end(kept, |logged| logged.remove(keeps_times))
     }
 
-    fn end(self, end: impl FnOnce(LoggedJob) -> Result<(), Errno>) -> Option<u8> {
-        let name = printable(self.path());
+    fn end(self, kept: &[u8], end: impl FnOnce(LoggedJob) -> Result<(), Errno>) -> Option<u8> {
+        let (name, known) = (printable(self.path()), Known::of(&self.running));
         // The log is closed: nobody else has it.
         let logged = Arc::into_inner(self.running)?.into_begun()?.ok()?;
+        let (code, json, text) = parts_of(kept);
+        Known { ended: Some(End { at: now(), code, json, text }), ..known }.keep();
         let error = end(logged).err()?;
         complain(&format!("cannot complete the job in {name}: {error}"), None);
         Some(exit::FATAL)

@@ -11,6 +11,7 @@ use atta_runtime::{LaterLog, Log, LogError, LogFile, LogHandle, LogLimits, Loggi
 use rustix::fd::OwnedFd;
 
 use super::fatal::Fatal;
+use super::history::Known;
 use super::job::Job;
 use super::messages::complain;
 
@@ -66,10 +67,17 @@ pub(crate) fn later(job: &Job) -> Log {
             LogFile::create(logged.directory(), key, name)
                 .map_err(|error| format!("cannot make the log {name} of the job: {error}"))
         });
-        let hint = "if this copy is killed, the same command begins anew";
-        made.inspect_err(|what| complain(&format!("note: {what}"), Some(hint))).ok()
+        if made.is_ok() {
+            Known::of(&running).keep();
+        }
+        made.inspect_err(|what| report_no_log(what)).ok()
     };
     LaterLog::new(key, name, create).into()
+}
+
+/// Reports why a copy goes on without a log.
+pub(crate) fn report_no_log(what: &str) {
+    complain(&format!("note: {what}"), Some("if this copy is killed, the same command begins anew"));
 }
 
 /// Adds to the journal of the first rank what earlier runs say; `each` gets the rest of it. Makes the log of this run.

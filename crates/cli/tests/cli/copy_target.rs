@@ -44,7 +44,7 @@ fn advice_at_an_interrupt_completes_the_tree() {
         fs::write(directory.join("file"), vec![b'x'; 1000]).unwrap();
     }
     let mut command = atta();
-    command.args(["copy", "--iops", "40", "big tree", "new"]).current_dir(here);
+    command.args(["copy", "--no-job", "--iops", "40", "big tree", "new"]).current_dir(here);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // If it has not begun by then, or is done, the test proves less.
     std::thread::sleep(Duration::from_millis(700));
@@ -53,7 +53,7 @@ fn advice_at_an_interrupt_completes_the_tree() {
     let ran = child.wait_with_output().unwrap();
     assert_eq!(ran.status.code(), Some(130), "{}", err(&ran));
     let message = err(&ran);
-    assert!(message.contains(" copy --update -T --iops 40 'big tree' new"), "{message}");
+    assert!(message.contains(" copy --update -T --no-job --iops 40 'big tree' new"), "{message}");
     let ran = follow(here, &message);
     assert!(ran.status.success(), "{}", err(&ran));
     assert!(!here.join("new/big tree").exists(), "the tree was copied into itself");

@@ -147,15 +147,55 @@ fn target_names_its_job_to_resume() {
     run(atta().args(["resume", "target"]).current_dir(here)).expect_code(0);
     assert_same(&source, &target);
     make_directory(here.join("into"));
-    for from in ["tree", "tree/flat"] {
-        ended(&mut copy_in(here, &["--iops", "2500", from, "into"]), &here.join("into"), Signal::KILL);
+    for (from, pace) in [("tree", "3000"), ("tree/random", "400")] {
+        ended(&mut copy_in(here, &["--iops", pace, from, "into"]), &here.join("into"), Signal::KILL);
     }
     let ran = run(atta().arg("resume").arg(here.join("into"))).expect_code(2);
     assert!(ran.err().contains("there are 2 unfinished jobs in "), "{}", ran.err());
-    for job in jobs_in(&here.join("into")) {
-        run(atta().arg("resume").arg(job)).expect_code(0);
+    for from in ["tree", "tree/random"] {
+        run(&mut copy_in(here, &[from, "into"])).expect_code(0);
     }
     assert_eq!(temporary(here), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn jobs_are_listed_and_shown() {
+    let (scratch, _) = tree();
+    let here = scratch.path();
+    let state = here.join("state");
+    let with_state = |words: &[&str]| {
+        let mut command = atta();
+        command.args(words).env("XDG_STATE_HOME", &state).current_dir(here);
+        command
+    };
+    let listed = |words: &[&str]| {
+        let json = run(&mut with_state(words)).expect_code(0).json();
+        let jobs = json["jobs"].as_array().unwrap().clone();
+        jobs.iter().map(|job| job["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(run(&mut with_state(&["jobs"])).expect_code(0).out(), "no jobs\n");
+    let words = ["copy", "-q", "--fsync", "none", "--iops", "4000", "tree", "target"];
+    ended(&mut with_state(&words), here, Signal::KILL);
+    assert_eq!((listed(&["jobs", "--json"]), listed(&["jobs", "--json", "target"])), {
+        let state = vec!["interrupted".to_owned()];
+        (state.clone(), state)
+    });
+    let out = run(&mut with_state(&["jobs"])).expect_code(0).out();
+    assert!(out.contains(" atta copy -q --fsync none --iops 4000 tree target\n"), "{out}");
+    let number = out.lines().nth(1).unwrap().split(' ').next().unwrap();
+    let shown = run(&mut with_state(&["jobs", "show", number])).expect_code(0).out();
+    assert!(shown.contains("  in its log ") && shown.contains("go on with atta resume "), "{shown}");
+    run(&mut with_state(&["jobs", "show", "none"])).expect_code(2);
+    run(&mut with_state(&["resume", "target"])).expect_code(0);
+    assert_eq!(listed(&["jobs", "--json"]), ["complete"]);
+    assert_eq!(listed(&["jobs", "--json", "target"]), Vec::<String>::new(), "nothing is left there");
+    let shown = run(&mut with_state(&["jobs", "show", "--json", number])).expect_code(0).json();
+    assert!(shown["summary"]["signature"].is_string() && shown["exit_code"] == 0, "{shown}");
+    // One whose directory was removed is said once.
+    ended(&mut with_state(&words.map(|word| if word == "target" { "other" } else { word })), here, Signal::KILL);
+    run(&mut with_state(&["clean", "--yes", "."])).expect_code(0);
+    assert_eq!(listed(&["jobs", "--json"]), ["complete", "gone"]);
+    assert_eq!(listed(&["jobs", "--json"]), ["complete"]);
 }
 
 #[test]

@@ -15,15 +15,19 @@ use crate::{descendants, expect_code, mpis, program_on, ranks, ranks_on, text, t
 /// The bytes of the logs of a job.
 fn logged(job: &Path) -> u64 {
     let Ok(files) = std::fs::read_dir(job) else { return 0 };
-    let logs =
-        files.map(|file| file.unwrap()).filter(|file| file.file_name().to_string_lossy().contains('.'));
+    let is_log = |file: &std::fs::DirEntry| file.file_name().as_encoded_bytes()[0].is_ascii_digit();
+    let logs = files.map(|file| file.unwrap()).filter(is_log);
     logs.map(|log| log.metadata().unwrap().len()).sum()
 }
 
 /// Kills all ranks and their launcher when a log has grown.
-fn kill(mut launcher: Child, job: &Path) {
-    let before = logged(job);
-    while logged(job) == before && launcher.try_wait().unwrap().is_none() {
+fn kill(launcher: Child, job: &Path) {
+    kill_when_grown(launcher, || logged(job));
+}
+
+fn kill_when_grown(mut launcher: Child, logged: impl Fn() -> u64) {
+    let before = logged();
+    while logged() == before && launcher.try_wait().unwrap().is_none() {
         std::thread::sleep(Duration::from_millis(20));
     }
     for process in descendants(launcher.id()).into_iter().rev() {
@@ -113,6 +117,47 @@ fn killed_ranks_of_a_copy_go_on() {
         let left = std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name());
         let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with(".atta.")).collect();
         assert!(left.is_empty(), "{}: {left:?}", mpi.version);
+    }
+}
+
+/// Ranks that copy chunks of a large file, without `--job`: the same command goes on.
+#[test]
+fn large_file_goes_on_with_other_numbers_of_ranks() {
+    let (scratch, _) = tree("mpi-resume-large");
+    let source = make_directory(scratch.join("source"));
+    let bytes: Vec<u8> =
+        (0..24 << 20_u32).flat_map(|word: u32| word.wrapping_mul(2_654_435_769).to_le_bytes()).collect();
+    std::fs::write(source.join("large"), &bytes).unwrap();
+    let home = scratch.join(format!(".atta.{}", rustix::process::geteuid().as_raw()));
+    let logged_there = || {
+        let jobs = std::fs::read_dir(&home).into_iter().flatten().flatten().map(|entry| entry.path());
+        jobs.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("job.")))
+            .map(|job| logged(&job))
+            .sum::<u64>()
+    };
+    for (number, mpi) in mpis("large_file_goes_on_with_other_numbers_of_ranks").iter().enumerate() {
+        let target = scratch.join(format!("copy-{number}"));
+        let words = ["--chunk", "1M", source.to_str().unwrap(), target.to_str().unwrap()];
+        // The first run copies a third of it, and some chunks are in the log.
+        for count in [3, 1] {
+            let _everywhere = Lock::acquire("mpi").expect("a lock file can be made");
+            let mut command = copying(mpi, count, &["-q", "-j1", "--bandwidth", "12M"]);
+            let child = command.args(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let until = logged_there() + 3_000;
+            kill_when_grown(child, || u64::from(logged_there() > until));
+            assert!(!target.join("large").exists(), "{}: it ended before it was killed", mpi.version);
+        }
+        let last = mpi::alone(copying(mpi, 2, &["-j1"]).args(words));
+        expect_code(&last, 0, &mpi.version);
+        assert!(text(&last.stderr).contains(": resuming the job in "), "{}", text(&last.stderr));
+        let summary: Value = serde_json::from_slice(&last.stdout).unwrap();
+        let by_rank: Vec<u64> =
+            summary["by_rank"].as_array().unwrap().iter().map(|rank| rank["bytes"].as_u64().unwrap()).collect();
+        assert!(by_rank.iter().all(|bytes| *bytes > 0), "{}: {by_rank:?}", mpi.version);
+        let again: u64 = by_rank.iter().sum();
+        assert!(again < bytes.len() as u64 - (20 << 20), "{}: {again} bytes were left", mpi.version);
+        assert!(std::fs::read(target.join("large")).unwrap() == bytes, "{}", mpi.version);
+        assert!(!home.exists(), "{}", mpi.version);
     }
 }
 

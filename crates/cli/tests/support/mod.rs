@@ -40,6 +40,8 @@ fn program(path: &Path) -> Command {
     let mut command = Command::new(path);
     // The width of the terminal that the tests were started from must not show.
     command.stdin(Stdio::null()).env_remove("COLUMNS").env("LC_ALL", "C.UTF-8");
+    // The jobs of tests are not those of their user.
+    command.env("XDG_STATE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/state"));
     command
 }
 

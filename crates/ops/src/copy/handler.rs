@@ -225,6 +225,10 @@ impl Handler for CopyOperation<'_> {
         }
     }
 
+    fn gone(&self, worker: &mut Worker, at: (u32, &[u8])) {
+        self.maker(worker).forget_gone(at);
+    }
+
     fn noting(&self, directory: &Arc<SourceDirectory>) {
         if let Some(noting) = &self.commit.noting {
             noting.note(directory);

@@ -153,11 +153,6 @@ impl<T: Copy> Chunks<T> {
         start..start.saturating_add(self.chunk).min(self.bytes)
     }
 
-    /// The one that begins there.
-    pub(crate) fn index_of(&self, start: u64) -> u64 {
-        start / self.chunk
-    }
-
     /// The length of one chunk; 0 beyond the last.
     pub(crate) fn bytes_of(&self, index: u64) -> u64 {
         self.bytes.saturating_sub(index.saturating_mul(self.chunk)).min(self.chunk)

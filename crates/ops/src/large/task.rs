@@ -85,6 +85,20 @@ impl<K: Clone> ChunkRange<K> {
         (others > 0).then_some(rest)
     }
 
+    /// The chunks that are not among these, which are in order, as ranges.
+    pub(crate) fn without(&self, known: impl Iterator<Item = u64>) -> Vec<Self> {
+        let end = self.first + self.count;
+        let mut left = Vec::new();
+        let mut from = self.first;
+        for until in known.chain([end]) {
+            if until > from {
+                left.push(Self { first: from, count: until - from, ..self.clone() });
+            }
+            from = until + 1;
+        }
+        left
+    }
+
     /// Each of these chunks by itself.
     pub(crate) fn each(&self) -> impl Iterator<Item = Self> {
         (self.first..self.first + self.count).map(|first| Self { first, count: 1, ..self.clone() })

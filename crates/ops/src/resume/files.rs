@@ -93,6 +93,11 @@ pub(crate) fn try_hold(directory: &OwnedFd) -> Result<Holding, Errno> {
     }
 }
 
+/// The process that holds a job, or held it last.
+pub(super) fn last_holder(directory: &OwnedFd) -> Option<Record> {
+    holder_of(&open_plain(directory, HOLDER, OFlags::RDONLY).ok()?)
+}
+
 fn holder_of(file: &OwnedFd) -> Option<Record> {
     read_open(file, crate::jobs::record::BYTES_MAX).ok().and_then(|text| Record::from_text(&text))
 }

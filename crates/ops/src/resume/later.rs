@@ -84,6 +84,12 @@ impl RunningJob {
         utc(self.header.began)
     }
 
+    /// The same in seconds since 1970.
+    #[must_use]
+    pub fn began_seconds(&self) -> u64 {
+        self.header.began
+    }
+
     /// The number of this run, from 1.
     #[must_use]
     pub fn run(&self) -> u32 {

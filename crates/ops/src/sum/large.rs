@@ -14,7 +14,7 @@ use crate::file::error::{FileError, Step};
 use crate::file::mover::Pass;
 use crate::file::source::{is_same, look, open, settled};
 use crate::file::version::Version;
-use crate::large::{ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
+use crate::large::{By, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
 use crate::tree::operation::Cx;
 use atta_sys as sys;
 
@@ -88,7 +88,7 @@ impl<W: Watch> Chunked for Summing<'_, W> {
         Ok(value)
     }
 
-    fn keep(&self, file: &LargeOf<Self>, chunk: u64, value: Option<PieceValue>) {
+    fn keep(&self, file: &LargeOf<Self>, chunk: u64, value: Option<PieceValue>, _by: By) {
         file.chunks.set_value(chunk, value);
     }
 
@@ -130,7 +130,7 @@ impl<W: Watch> Summing<'_, W> {
             before.btime = sys::stat_of(&source).ok().and_then(|found| found.btime);
         }
         let (at, part) = (named.at.clone(), cx.here().and_then(|here| here.part()));
-        self.cut(Cuttable { at, size, chunk, own: Large { source, before }, part, is_again }, cx.tasks);
+        self.cut(Cuttable { at, size, chunk, own: Large { source, before }, part, is_again }, cx);
         Ok(())
     }
 

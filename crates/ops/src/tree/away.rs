@@ -10,7 +10,7 @@ use crate::tree::anchors::{Anchor, Lost};
 use crate::tree::debts::{Debt, Payment, Unit};
 use crate::tree::directory::{Directory, State};
 use crate::tree::job::{TreeJob, Worker};
-use crate::tree::operation::{DirectoryOf, Handler, Stage};
+use crate::tree::operation::{DirectoryOf, Handler, Of, Own, Stage};
 use crate::tree::slice::Part;
 use crate::tree::task::bytes::{self, FindRoot};
 use crate::tree::task::{Paid, Task};
@@ -100,9 +100,9 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             Task::Own(own) if own.to == Some(self.rank) => return false,
             Task::Pay(to) => bytes::pack_payments(self.due.take(*to), out),
             task if !task.may_leave() => return false,
-            // A slice that is in the log is done here, with its large files, and only the first rank knows what of a root is done.
+            // A slice that is in the log is done here, but for chunks of its large files, and only the first rank knows what of a root is done.
             Task::Look { .. } | Task::Start { .. } if self.journal.is_some() => return false,
-            Task::Own(own) if self.journal.is_some() && own.directory().is_some() => return false,
+            Task::Own(Own { of: Of::Part(_), .. }) if self.journal.is_some() => return false,
             task => {
                 let debt = self.lend(task);
                 let root = |index| {

@@ -209,14 +209,25 @@ impl<R: SliceResults> Journal<R> {
         lock(&self.large).now.records.add_fact(at, &Fact::Planned { name, plan });
     }
 
-    /// Notes a chunk of a large file that is done, and its value. Returns whether that waits for a sync.
-    pub(crate) fn note_chunk(&self, at: At<'_>, name: &[u8], (index, value): (u64, &[u8])) -> When {
-        let holds = self.holds.load(Ordering::Relaxed);
+    /// When what this rank has done is to be noted.
+    pub(crate) fn when_done(&self) -> When {
+        if self.holds.load(Ordering::Relaxed) { When::WhenSynced } else { When::Now }
+    }
+
+    /// Notes a chunk of a large file that is done, and its value. Returns `when`.
+    pub(crate) fn note_chunk(
+        &self,
+        at: At<'_>,
+        name: &[u8],
+        (index, value): (u64, &[u8]),
+        when: When,
+    ) -> When {
+        let holds = when == When::WhenSynced;
         let mut noted = lock(&self.large);
         let notes = if holds { &mut noted.held } else { &mut noted.now };
         notes.records.add_fact(at, &Fact::Chunk { name, index, value });
         self.has_held.fetch_or(holds, Ordering::Relaxed);
-        if holds { When::WhenSynced } else { When::Now }
+        when
     }
 
     /// A number for a slice.

@@ -140,6 +140,10 @@ pub(crate) trait Handler: Sync {
     /// Gets a directory of which something is done again, since an earlier run of the job has not done it, before anything of it is.
     fn again(&self, _worker: &mut Self::Worker, _here: HereOf<'_, Self>, _again: &Again<'_>) {}
 
+    /// Called for a directory of which an earlier run of the job has not done something, and that is gone. `at`: the number of its root, and its path
+    /// below that.
+    fn gone(&self, _worker: &mut Self::Worker, _at: (u32, &[u8])) {}
+
     /// Called before the end of a slice of this directory, or its closing, is noted for the log of the job.
     fn noting(&self, _directory: &Arc<DirectoryOf<Self>>) {}
 

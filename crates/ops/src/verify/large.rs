@@ -13,7 +13,7 @@ use super::pair::{At, Both, Finding, Named, Opened, Verdict};
 use crate::file::chunks::Cut;
 use crate::file::error::{PairError, failed};
 use crate::file::version::Version;
-use crate::large::{self, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
+use crate::large::{self, By, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
 use crate::tree::operation::Cx;
 
 /// Stands for no difference: no file has this many bytes.
@@ -120,7 +120,7 @@ impl Chunked for Comparing<'_> {
         compared.unwrap_or(Err(failed(Side::Target, Operation::OpenDirectory)(Errno::STALE)))
     }
 
-    fn keep(&self, file: &LargeOf<Self>, _chunk: u64, value: Option<u64>) {
+    fn keep(&self, file: &LargeOf<Self>, _chunk: u64, value: Option<u64>, _by: By) {
         file.own.first.fetch_min(value.unwrap_or(NONE), Ordering::AcqRel);
     }
 
@@ -194,7 +194,7 @@ impl Comparing<'_> {
         };
         let own = Large { opened, found, first: AtomicU64::new(NONE) };
         let part = cx.here().and_then(|here| here.part());
-        self.cut(Cuttable { at, size, chunk, own, part, is_again }, cx.tasks);
+        self.cut(Cuttable { at, size, chunk, own, part, is_again }, cx);
         Ok(None)
     }
 

@@ -21,7 +21,7 @@ use crate::copy::thread::Worker;
 use crate::digest::PieceValue;
 use crate::file::error::{FileError, Step};
 use crate::file::source::{Source, open, settled};
-use crate::large::{self, ChunkId, ChunkRange, ChunkResult, Chunked, Completion, LargeFiles, LargeOf, Plan};
+use crate::large::{self, By, ChunkId, ChunkRange, ChunkResult, Chunked, Completion, LargeFiles, LargeOf, Plan};
 use crate::tree::location::below;
 use crate::tree::operation::Cx;
 
@@ -63,9 +63,9 @@ impl CopyOperation<'_> {
                 if is_cloned {
                     self.live.bytes.fetch_add(size, Ordering::Relaxed);
                     let all = self.insert(cuttable);
-                    self.end_chunk(cx, ChunkId { file: all.file, chunk: 0 }, Ok(None));
+                    self.end_chunk(cx, ChunkId { file: all.file, chunk: 0 }, Ok(None), By::ThisRank);
                 } else {
-                    self.cut(cuttable, cx.tasks);
+                    self.cut(cuttable, cx);
                 }
             }
         }
@@ -182,9 +182,6 @@ impl Chunked for CopyOperation<'_> {
     }
 
     fn process(&self, worker: &mut Worker, file: &LargeOf<Self>, range: Range<u64>) -> ChunkResult<Self> {
-        if let Some(value) = file.own.done_earlier(file.chunks.index_of(range.start)) {
-            return Ok(value);
-        }
         if let Some(noting) = &self.commit.noting {
             noting.wait_for_storage(&self.target.options.walk.stop);
         }
@@ -203,12 +200,18 @@ impl Chunked for CopyOperation<'_> {
         self.chunk_copier(cx.worker).copy_for_another(from, (&mirror, &own), chunks)
     }
 
-    fn keep(&self, file: &LargeOf<Self>, chunk: u64, value: Option<PieceValue>) {
+    /// Chunks that an earlier run of the job has copied.
+    fn known(&self, file: &LargeOf<Self>) -> Vec<(u64, Option<PieceValue>)> {
+        let done = file.own.done.iter().filter(|(index, _)| **index < file.chunks.count());
+        done.map(|(index, value)| (*index, *value)).collect()
+    }
+
+    fn keep(&self, file: &LargeOf<Self>, chunk: u64, value: Option<PieceValue>, by: By) {
         file.chunks.set_value(chunk, value);
         // After a sync that failed, its data is in doubt.
         let is_sure = file.own.since == self.target.stores.failed_syncs();
         if let Some(noting) = self.commit.noting.as_ref().filter(|_| is_sure) {
-            noting.chunk((&file.at, &file.own), (chunk, value), file.chunks.bytes_of(chunk));
+            noting.chunk((&file.at, &file.own), (chunk, value, file.chunks.bytes_of(chunk)), by);
         }
     }
 

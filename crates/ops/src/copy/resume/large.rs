@@ -18,6 +18,7 @@ use crate::copy::target::mirror::Location;
 use crate::copy::target::place::Item;
 use crate::digest::PieceValue;
 use crate::file::source::{Identity, identity_of};
+use crate::large::By;
 use crate::tree::journal::When;
 use crate::tree::journal::earlier::BegunFile;
 use crate::tree::listing::descriptor_cache::DescriptorCache;
@@ -60,19 +61,20 @@ impl Noting<'_> {
         with_place(at, |directory, name| self.journal.note_planned(directory, name, &plan));
     }
 
-    /// Notes a chunk of a large file that was copied by this run.
+    /// Notes a chunk of a large file that was copied by this run. One that another rank has copied is on storage.
     pub(crate) fn chunk(
         &self,
         (at, large): (&Location, &Large),
-        (index, value): (u64, Option<PieceValue>),
-        bytes: u64,
+        (index, value, bytes): (u64, Option<PieceValue>, u64),
+        by: By,
     ) {
         if large.done.contains_key(&index) {
             return;
         }
         let note: ChunkNote = (hash_of(&large.key.temporary), value);
         let noted = with_place(at, |directory, name| {
-            self.journal.note_chunk(directory, name, (index, &note.encoded()))
+            let when = if by == By::Another { When::Now } else { self.journal.when_done() };
+            self.journal.note_chunk(directory, name, (index, &note.encoded()), when)
         });
         if noted == Some(When::WhenSynced) {
             self.count(bytes);
@@ -167,13 +169,6 @@ fn open_begun(target: &Target<'_>, item: Item<'_>, (key, has_all): (&Key, bool))
     let file = file.ok()?;
     let is_it = sys::stat_descriptor(&file).is_ok_and(|found| found.inode == key.version.inode);
     is_it.then_some((file, is_named || has_all))
-}
-
-impl Large {
-    /// The value of a chunk that an earlier run has copied.
-    pub(crate) fn done_earlier(&self, index: u64) -> Option<Option<PieceValue>> {
-        self.done.get(&index).copied()
-    }
 }
 
 #[cfg(test)]

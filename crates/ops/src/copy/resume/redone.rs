@@ -52,6 +52,14 @@ impl Maker<'_> {
         self.target.remove_incomplete(mirror, &opened, (&|_| false, &|_| false))
     }
 
+    /// Removes what earlier runs have not completed of a directory whose source is gone. What cannot be removed stays.
+    pub(crate) fn forget_gone(&mut self, (root, path): (u32, &[u8])) {
+        let Some(mirror) = self.target.mirror_of(root, path) else { return };
+        if let Ok(opened) = mirror.target.descriptor(&mut self.scratch.held, self.target.features) {
+            let _ = remove_temporary(&self.target.shared.namer, &opened, (&|_| false, &|_| false));
+        }
+    }
+
     /// Lets this user write to a directory of its own that was closed, although the log does not say so. It gets its mode again at the end.
     fn admit_again(&self, opened: &Arc<OwnedFd>) -> Result<(), FileError> {
         let failed = |errno| FileError::new(Step::SetMode, errno);

@@ -233,6 +233,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             self.job.end_unopened(self.worker, (&parent, &name), self.queue);
         }
         if is_gone {
+            self.job.visit.gone(&mut self.worker.visit, (*root, path));
             let directory = Arc::new(Directory::below(&parent, &name, None));
             let slices: Vec<_> = redo.slices.iter().map(|(number, _)| *number).collect();
             self.worker.noter.gone(&directory, &slices);

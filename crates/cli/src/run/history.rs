@@ -1,0 +1,214 @@
+//! The jobs that this user has begun, for `atta jobs`: a small file for each in the user's state directory, with the summary once the job has
+//! ended. No run depends on it: what cannot be written is left out.
+//!
+//! ```text
+//!   $XDG_STATE_HOME/atta/jobs/NUMBER     (~/.local/state), 0600: JSON; bytes of paths and arguments as hexadecimal digits
+//! ```
+
+use std::ffi::{OsStr, OsString};
+use std::io::{Read as _, Write as _};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use atta_ops::resume::RunningJob;
+use serde_json::{Value, json};
+
+use super::file::create;
+
+/// Most jobs that are kept; then those that ended first are forgotten.
+const JOBS_MAX: usize = 1000;
+/// Most bytes of a file.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// A job that this user has begun.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Known {
+    /// The random number that names it, as hexadecimal digits.
+    pub(crate) number: String,
+    /// Its directory.
+    pub(crate) place: PathBuf,
+    /// When it began, in seconds since 1970.
+    pub(crate) began: u64,
+    /// The arguments of its command, without the program's name.
+    pub(crate) arguments: Vec<OsString>,
+    /// How it ended, if it has.
+    pub(crate) ended: Option<End>,
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct End {
+    /// In seconds since 1970.
+    pub(crate) at: u64,
+    pub(crate) code: u8,
+    /// The summary, as JSON and as text.
+    pub(crate) json: Value,
+    pub(crate) text: String,
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+impl Known {
+    /// A job that this process runs.
+    pub(crate) fn of(job: &RunningJob) -> Self {
+        let place = std::env::current_dir().unwrap_or_default().join(job.place().path());
+        Self {
+            number: hex(&job.number()),
+            place,
+            began: job.began_seconds(),
+            arguments: job.arguments().iter().cloned().map(OsString::from_vec).collect(),
+            ended: None,
+        }
+    }
+
+    /// Keeps it. Errors are ignored.
+    pub(crate) fn keep(&self) {
+        if let Some(directory) = directory() {
+            let _ = self.write(&directory);
+            forget_old(&directory);
+        }
+    }
+
+    fn write(&self, directory: &Path) -> std::io::Result<()> {
+        std::fs::DirBuilder::new().mode(0o700).recursive(true).create(directory)?;
+        let partial = directory.join(format!("{}.partial", self.number));
+        create(&partial)?.write_all(format!("{:#}\n", self.to_json()).as_bytes())?;
+        std::fs::rename(&partial, directory.join(&self.number))
+    }
+
+    fn to_json(&self) -> Value {
+        let arguments = self.arguments.iter().map(|argument| hex(argument.as_bytes()));
+        let ended = self.ended.as_ref().map(|End { at, code, json, text }| {
+            json!({"at": at, "code": code, "summary": json, "text": text})
+        });
+        json!({
+            "schema_version": 1,
+            "number": self.number,
+            "place": hex(self.place.as_os_str().as_bytes()),
+            "began": self.began,
+            "arguments": arguments.collect::<Vec<_>>(),
+            "ended": ended,
+        })
+    }
+
+    /// None: it is not valid, or of another version.
+    fn from_json(value: &Value) -> Option<Self> {
+        if value.get("schema_version")? != 1 {
+            return None;
+        }
+        let bytes = |value: &Value| unhex(value.as_str()?).map(OsString::from_vec);
+        let ended = |value: &Value| {
+            Some(End {
+                at: value.get("at")?.as_u64()?,
+                code: u8::try_from(value.get("code")?.as_u64()?).ok()?,
+                json: value.get("summary")?.clone(),
+                text: value.get("text")?.as_str()?.to_owned(),
+            })
+        };
+        Some(Self {
+            number: value.get("number")?.as_str()?.to_owned(),
+            place: PathBuf::from(bytes(value.get("place")?)?),
+            began: value.get("began")?.as_u64()?,
+            arguments: value.get("arguments")?.as_array()?.iter().map(bytes).collect::<Option<_>>()?,
+            ended: match value.get("ended")? {
+                Value::Null => None,
+                value => Some(ended(value)?),
+            },
+        })
+    }
+}
+
+/// All jobs that are kept, those that began first at the front.
+pub(crate) fn all() -> Vec<Known> {
+    let mut known: Vec<_> = directory().iter().flat_map(|directory| all_in(directory)).collect();
+    known.sort_by(|one, other| (one.began, &one.number).cmp(&(other.began, &other.number)));
+    known
+}
+
+/// Forgets a job.
+pub(crate) fn forget(number: &str) {
+    if let Some(directory) = directory() {
+        let _ = std::fs::remove_file(directory.join(number));
+    }
+}
+
+/// Where they are kept; none: there is no such place.
+fn directory() -> Option<PathBuf> {
+    let is_absolute = |path: &PathBuf| path.is_absolute();
+    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(is_absolute);
+    let home = || std::env::var_os("HOME").map(PathBuf::from).filter(is_absolute);
+    let state = state.or_else(|| Some(home()?.join(".local/state")))?;
+    Some(state.join("atta/jobs"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the user's own directory")]
+fn all_in(directory: &Path) -> Vec<Known> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| read(&entry.path(), &entry.file_name())).collect()
+}
+
+fn read(path: &Path, name: &OsStr) -> Option<Known> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path).ok()?.take(BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    let known = Known::from_json(&serde_json::from_slice(&bytes).ok()?)?;
+    (name == known.number.as_str()).then_some(known)
+}
+
+/// Forgets the jobs that ended first, if there are too many.
+fn forget_old(directory: &Path) {
+    let mut ended: Vec<_> = all_in(directory)
+        .into_iter()
+        .filter_map(|known| Some((known.ended.as_ref()?.at, known.number)))
+        .collect();
+    ended.sort_unstable();
+    let most = ended.len().saturating_sub(JOBS_MAX);
+    ended[..most].iter().for_each(|(_, number)| drop(std::fs::remove_file(directory.join(number))));
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits: Option<Vec<u8>> = text
+        .chars()
+        .map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+        .collect();
+    digits.filter(|digits| digits.len() % 2 == 0).map(|digits| {
+        digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_job_is_read_back() {
+        let end = End { at: 9, code: 3, json: json!({"files": 1}), text: "text\n".to_owned() };
+        let known = Known {
+            number: "00ff".to_owned(),
+            place: PathBuf::from(OsString::from_vec(b"/a\xff".to_vec())),
+            began: 7,
+            arguments: vec![OsString::from("copy"), OsString::from_vec(b"\xfe\n".to_vec())],
+            ended: Some(end),
+        };
+        assert_eq!(Known::from_json(&known.to_json()), Some(known.clone()));
+        let running = Known { ended: None, ..known };
+        let value = running.to_json();
+        assert_eq!(Known::from_json(&value), Some(running));
+        for member in ["number", "place", "began", "arguments", "ended"] {
+            let mut damaged = value.clone();
+            damaged[member] = json!("x");
+            assert_eq!(Known::from_json(&damaged).map(|known| known.number), match member {
+                "number" => Some("x".to_owned()),
+                _ => None,
+            });
+        }
+    }
+}
