@@ -1,4 +1,4 @@
-//! What the log of a job costs: `atta walk` or `atta copy` with `--job` beside one without, in turns, over the same tree. And what a resume costs:
+//! What the log of a job costs: `atta walk --job` beside one without, and `atta copy` beside one with `--no-job`, in turns, over the same tree. And what a resume costs:
 //! a copy that was killed goes on, beside `atta copy --update` and `rsync -a`.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark's own directory")]
@@ -188,11 +188,14 @@ fn main() -> std::io::Result<()> {
                 std::fs::create_dir(&target)?;
             }
             let mut command = command(&arguments, over);
-            if which % 2 == 0 {
-                command.arg("--job").arg(&job);
+            match (which % 2, arguments.what) {
+                (0, What::Walk) => drop(command.arg("--job").arg(&job)),
+                // Its job is in the target.
+                (0, _) | (_, What::Walk) => {}
+                _ => drop(command.arg("--no-job")),
             }
             let spent = run(&mut command)?;
-            if which % 2 == 0 {
+            if which % 2 == 0 && arguments.what == What::Walk {
                 std::fs::remove_dir_all(&job)?;
             }
             if arguments.what == What::Copy {

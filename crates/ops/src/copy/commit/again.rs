@@ -10,7 +10,8 @@
 //!                                                  └─ no, or its own sync fails ─▶ removed, reported
 //! ```
 //!
-//! A large file whose chunks are in the log of a job is not written again, but removed and reported: a later run of the job copies it.
+//! A large file whose chunks are in the log of a job is written again in a new file, which then replaces it: a run that is killed meanwhile leaves the old
+//! one, of which the log says which chunks are on storage.
 //!
 //! It does not sync file systems: see `publish.rs`.
 
@@ -46,12 +47,13 @@ impl Committer<'_> {
         let target = ready.mirror.target.descriptor(&mut self.maker.scratch.held, self.maker.target.features);
         let target = target.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
         let lost = match (&ready.names, &ready.origin) {
-            // A run that is killed meanwhile would leave a file of which the log says that its chunks are done.
-            (Some(_), _) if ready.has_noted_chunks => return Err(FileError::new(Step::Sync, Errno::IO)),
             (Some((temporary, name)), origin) => {
                 let (mirror, directory) = (&ready.mirror, Arc::clone(&target));
                 let to = Place { mirror, directory, name: temporary, slice: None };
-                let is_another = self.file_again(origin, &to, None)?;
+                let is_another = match ready.has_noted_chunks {
+                    true => self.file_beside(origin, &to, None).map(|()| true)?,
+                    false => self.file_again(origin, &to, None)?,
+                };
                 is_another.then(|| name.clone()).into_iter().collect()
             }
             (None, Location::Itself(source)) => self.directory_again(source, &ready.mirror, &target)?,
@@ -107,31 +109,68 @@ impl Committer<'_> {
         to: &Place<'_>,
         version: Option<&Version>,
     ) -> Result<bool, FileError> {
-        let failed = |errno| FileError::new(Step::LookAtCopy, errno);
         let (target, name) = (&*to.directory, to.name);
-        let found = sys::stat_at(target, name, false).map_err(failed)?;
+        let found = sys::stat_at(target, name, false);
+        let found = found.map_err(|errno| FileError::new(Step::LookAtCopy, errno))?;
         if found.kind() != Kind::File {
             return Ok(false);
         }
-        let source = self.maker.with_source(at, |_, from| open(from))?;
-        let before = settled(&source)?;
-        let is_it = version.map_or_else(
-            || self.is_what_was_copied(&before, &found),
-            |version| version.is_of_source(&before),
-        );
-        if !is_it {
-            return Err(FileError::Changed);
-        }
+        let (source, before) = self.unchanged_source(at, &found, version)?;
         // Another name of the file may be visible already.
         let is_another = found.nlink > 1;
         let file = match is_another {
             true => self.replace(to)?,
             false => empty(target, name, &found, self.maker.target.features)?,
         };
-        self.bytes_again(OpenFile::new(&source, &before), &file)?;
+        self.write_and_sync((&source, &before), &file)?;
+        Ok(is_another)
+    }
+
+    /// Rewrites one file as a new one, which then gets its name.
+    pub(crate) fn file_beside(
+        &mut self,
+        at: &Location,
+        to: &Place<'_>,
+        version: Option<&Version>,
+    ) -> Result<(), FileError> {
+        let found = sys::stat_at(&to.directory, to.name, false);
+        let found = found.map_err(|errno| FileError::new(Step::LookAtCopy, errno))?;
+        let (source, before) = self.unchanged_source(at, &found, version)?;
+        let (file, beside) = self.maker.create_temporary(to, None)?;
+        let written = self.write_and_sync((&source, &before), &file).and_then(|()| {
+            let renamed = retry(|| rustix::fs::renameat(&to.directory, &beside, &to.directory, to.name));
+            renamed.map_err(|errno| FileError::new(Step::Rename, errno))
+        });
+        written.inspect_err(|_| {
+            let _ = rustix::fs::unlinkat(&to.directory, &beside, AtFlags::empty());
+        })
+    }
+
+    /// Opens the source of a copy, if it is what was copied.
+    fn unchanged_source(
+        &mut self,
+        at: &Location,
+        copy: &Metadata,
+        version: Option<&Version>,
+    ) -> Result<(OwnedFd, Metadata), FileError> {
+        let source = self.maker.with_source(at, |_, from| open(from))?;
+        let before = settled(&source)?;
+        let is_it = version.map_or_else(
+            || self.is_what_was_copied(&before, copy),
+            |version| version.is_of_source(&before),
+        );
+        if is_it { Ok((source, before)) } else { Err(FileError::Changed) }
+    }
+
+    fn write_and_sync(
+        &mut self,
+        (source, before): (&OwnedFd, &Metadata),
+        file: &OwnedFd,
+    ) -> Result<(), FileError> {
+        self.bytes_again(OpenFile::new(source, before), file)?;
         self.maker.results.totals.mended += 1;
-        self.stores().sync_file(&file).map_err(|errno| FileError::new(Step::Sync, errno))?;
-        if is_same(&before, &look(&source)?) { Ok(is_another) } else { Err(FileError::Changed) }
+        self.stores().sync_file(file).map_err(|errno| FileError::new(Step::Sync, errno))?;
+        if is_same(before, &look(source)?) { Ok(()) } else { Err(FileError::Changed) }
     }
 
     /// Creates a new file under a name that is not visible yet.
@@ -203,4 +242,53 @@ fn empty(
     let _ = retry(|| rustix::fs::fsync(&file));
     retry(|| rustix::fs::ftruncate(&file, 0)).map_err(failed)?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
+
+    use atta_testkit::scratch::Scratch;
+
+    use super::*;
+    use crate::copy::nothing_fails::NothingFails;
+    use crate::copy::options::Options;
+    use crate::copy::{Copy, Seat};
+    use crate::tree::operation::Handler as _;
+
+    /// A run that is killed meanwhile must find the old file: its chunks may be in a log.
+    #[test]
+    fn file_beside_replaces_the_old_one_when_it_is_whole() {
+        let scratch = Scratch::new("again-beside").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        fs::write(&source, "the bytes").unwrap();
+        let sources = [source.as_os_str().as_bytes().to_vec()];
+        let options = Options::default();
+        let target = target.as_os_str().as_bytes();
+        let copy = Copy::prepare(&sources, target, &options, &NothingFails, Seat::alone()).unwrap();
+        let (operation, mut worker) = (&copy.operation, copy.operation.worker(0));
+        let root = operation.target.roots.find(&sources[0]).unwrap();
+        let at = Location::Root(sources[0].clone());
+        let mut committer = operation.committer(&mut worker);
+        let to = committer.maker.place(&root.parent, &root.name).unwrap();
+        let (_, old) = committer.maker.create_temporary(&to, None).unwrap();
+        let path = scratch.join(old.to_str().unwrap());
+        fs::write(&path, "torn one?").unwrap();
+        let before = fs::metadata(&path).unwrap().ino();
+        let version = Version::of_copy(&sys::stat_path(&sources[0], false).unwrap(), before);
+        let to = Place { name: &old, ..to };
+        committer.file_beside(&at, &to, Some(&version)).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "the bytes");
+        assert_ne!(fs::metadata(&path).unwrap().ino(), before);
+        // A source that has changed since replaces nothing, and leaves nothing.
+        fs::write(&path, "torn two?").unwrap();
+        fs::write(&source, "other bytes").unwrap();
+        assert_eq!(committer.file_beside(&at, &to, Some(&version)), Err(FileError::Changed));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "torn two?");
+        let names: Vec<_> = fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        // The source, the private directory, and the copy.
+        assert_eq!(names.len(), 3, "{names:?}");
+    }
 }

@@ -82,9 +82,7 @@ impl Committer<'_> {
     /// Counts a durable file and renames it to its final name. A file whose sync failed is written again, or removed and reported.
     fn finish_file(&mut self, pending: &PendingFile, checks: Vec<Check>, outcome: Result<(), FileError>) {
         let outcome = match outcome {
-            Err(error) if error.is_worth_another_copy() && !pending.has_noted_chunks => {
-                self.write_file_again(pending)
-            }
+            Err(error) if error.is_worth_another_copy() => self.write_file_again(pending),
             outcome => outcome,
         };
         let PendingFile { at, mirror, name, temporary, bytes, elapsed, identity, .. } = pending;
@@ -117,6 +115,9 @@ impl Committer<'_> {
         let directory = self.maker.place(&pending.mirror, &pending.name)?.directory;
         let name = pending.temporary.as_deref().unwrap_or(&pending.name);
         let to = Place { mirror: &pending.mirror, directory, name, slice: None };
-        self.file_again(&pending.at, &to, Some(&pending.version)).map(drop)
+        match pending.has_noted_chunks {
+            true => self.file_beside(&pending.at, &to, Some(&pending.version)),
+            false => self.file_again(&pending.at, &to, Some(&pending.version)).map(drop),
+        }
     }
 }
