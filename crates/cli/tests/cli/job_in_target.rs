@@ -20,7 +20,7 @@ fn home(top: &Path) -> PathBuf {
 }
 
 /// The directories of jobs in a directory that copies are put into.
-fn jobs_in(top: &Path) -> Vec<PathBuf> {
+pub(crate) fn jobs_in(top: &Path) -> Vec<PathBuf> {
     let home = home(top);
     if !home.exists() {
         return Vec::new();

@@ -18,6 +18,7 @@ mod errors;
 mod hostile;
 mod interrupts;
 mod job_in_target;
+mod kills;
 mod leftovers;
 mod lists;
 mod manifest;

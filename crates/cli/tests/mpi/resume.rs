@@ -143,7 +143,7 @@ fn large_file_goes_on_with_other_numbers_of_ranks() {
             let _everywhere = Lock::acquire("mpi").expect("a lock file can be made");
             let mut command = copying(mpi, count, &["-q", "-j1", "--bandwidth", "12M"]);
             let child = command.args(words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            let until = logged_there() + 3_000;
+            let until = logged_there() + 1_000;
             kill_when_grown(child, || u64::from(logged_there() > until));
             assert!(!target.join("large").exists(), "{}: it ended before it was killed", mpi.version);
         }
