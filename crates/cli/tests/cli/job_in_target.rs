@@ -9,11 +9,28 @@ use atta_testkit::lock::Lock;
 use atta_testkit::scratch::Scratch;
 use atta_testkit::skip;
 use atta_testkit::slow::SlowFs;
+use atta_testkit::trees;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::resume::{logged, tree};
+use crate::resume::logged;
 use crate::resume_copy::{assert_same, copy, signature, temporary, totals};
 use crate::support::{Ran, atta, make_directory, make_file, names_in, number, run, scratch};
+
+/// A tree with directories of all sizes, and files with several names.
+fn tree() -> (Scratch, PathBuf) {
+    let scratch = scratch("job");
+    let tree = make_directory(scratch.join("tree"));
+    trees::random(&make_directory(tree.join("random")), 9, 500).unwrap();
+    trees::flat(&make_directory(tree.join("flat")), 4_500).unwrap();
+    for number in 0..100 {
+        let directory = make_directory(tree.join(format!("d{number}")));
+        trees::flat(&directory, 8).unwrap();
+        if number % 3 == 0 {
+            std::fs::hard_link(tree.join("d0/f0000001"), directory.join("again")).unwrap();
+        }
+    }
+    (scratch, tree)
+}
 
 fn home(top: &Path) -> PathBuf {
     top.join(format!(".atta.{}", rustix::process::geteuid().as_raw()))
@@ -71,7 +88,7 @@ fn run_hint(said: &str, words: &str, here: &Path) -> Ran {
     run(&mut shell)
 }
 
-const SLOWLY: [&str; 2] = ["--iops", "4000"];
+const SLOWLY: [&str; 2] = ["--iops", "1400"];
 
 /// `tree`, and a copy of it named `target` that was killed.
 fn killed() -> (Scratch, PathBuf) {
@@ -116,7 +133,7 @@ fn hint_after_a_signal_goes_on() {
     let (scratch, source) = tree();
     let words = ", give the same command again, or: ";
     // Before there is a log, and after.
-    let mut early = copy_in(scratch.path(), &["--iops", "4000", "tree", "early"]);
+    let mut early = copy_in(scratch.path(), &["--iops", "1400", "tree", "early"]);
     let mut child = early.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     while temporary(scratch.path()).is_empty() {
         std::thread::sleep(Duration::from_millis(5));
@@ -147,7 +164,7 @@ fn target_names_its_job_to_resume() {
     run(atta().args(["resume", "target"]).current_dir(here)).expect_code(0);
     assert_same(&source, &target);
     make_directory(here.join("into"));
-    for (from, pace) in [("tree", "3000"), ("tree/random", "400")] {
+    for (from, pace) in [("tree", "1400"), ("tree/random", "100")] {
         ended(&mut copy_in(here, &["--iops", pace, from, "into"]), &here.join("into"), Signal::KILL);
     }
     let ran = run(atta().arg("resume").arg(here.join("into"))).expect_code(2);
@@ -174,14 +191,14 @@ fn jobs_are_listed_and_shown() {
         jobs.iter().map(|job| job["state"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert_eq!(run(&mut with_state(&["jobs"])).expect_code(0).out(), "no jobs\n");
-    let words = ["copy", "-q", "--fsync", "none", "--iops", "4000", "tree", "target"];
+    let words = ["copy", "-q", "--fsync", "none", "--iops", "1400", "tree", "target"];
     ended(&mut with_state(&words), here, Signal::KILL);
     assert_eq!((listed(&["jobs", "--json"]), listed(&["jobs", "--json", "target"])), {
         let state = vec!["interrupted".to_owned()];
         (state.clone(), state)
     });
     let out = run(&mut with_state(&["jobs"])).expect_code(0).out();
-    assert!(out.contains(" atta copy -q --fsync none --iops 4000 tree target\n"), "{out}");
+    assert!(out.contains(" atta copy -q --fsync none --iops 1400 tree target\n"), "{out}");
     let number = out.lines().nth(1).unwrap().split(' ').next().unwrap();
     let shown = run(&mut with_state(&["jobs", "show", number])).expect_code(0).out();
     assert!(shown.contains("  in its log ") && shown.contains("go on with atta resume "), "{shown}");
@@ -297,7 +314,7 @@ fn other_copies_leave_a_killed_one_alone() {
 #[test]
 fn copy_without_a_job_begins_anew() {
     let (scratch, source) = tree();
-    let mut command = copy_in(scratch.path(), &["--no-job", "--iops", "4000", "tree", "target"]);
+    let mut command = copy_in(scratch.path(), &["--no-job", "--iops", "1400", "tree", "target"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(1500));
     child.kill().unwrap();

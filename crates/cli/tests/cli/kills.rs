@@ -93,7 +93,8 @@ fn kill_and_go_on(copies: u64) {
         let scratch = scratch("kills");
         let (here, source) = (scratch.path(), scratch.join("tree"));
         make_tree(&source, seed);
-        ["into", "merged"].map(|name| make_directory(here.join(name)));
+        make_directory(here.join("into"));
+        make_directory(here.join("merged"));
         let plain = run(copy(&["--json"]).arg(&source).arg(here.join("plain"))).expect_code(0);
         let form = random.index(4);
         let (runs, last) = copied_at_last(here, &mut random, form);
