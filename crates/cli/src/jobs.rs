@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use atta_entry::{escape, shell_quote};
-use atta_ops::resume::{JobPlace, JobSeen, LoggedJob};
+use atta_ops::resume::{JobPlace, JobSeen, LoggedJob, host};
 use atta_ops::walk::{FromLog, Journal};
 use atta_ops::{copy, walk};
 use clap::{Args, Subcommand};
@@ -31,7 +31,8 @@ const DIGITS: usize = 12;
     after_help = "A job is a copy, or a walk with --job, that goes on after a kill ('atta resume'). Without DIR, the jobs that this user has begun \
     are listed, as the files below $XDG_STATE_HOME/atta/jobs say ($HOME/.local/state); those that ended are kept there. Copies that took less than a second \
     are no jobs.\n\n\
-    States: running; interrupted (it was killed, or had failures, and can be resumed); complete; gone (its directory was removed).\n\n\
+    States: running; interrupted (it was killed, or had failures, and can be resumed); complete; gone (its directory was removed: listed once); \
+    unreachable (its directory cannot be opened here).\n\n\
     Exit codes: 0 success; 2 invalid usage; 4 fatal error.\n\n\
     Examples:\n  \
     atta jobs                   all jobs of this user\n  \
@@ -78,6 +79,8 @@ enum State {
     Interrupted,
     Complete,
     Gone,
+    /// Its directory is on another host, or cannot be opened now.
+    Unreachable,
 }
 
 impl State {
@@ -87,6 +90,7 @@ impl State {
             Self::Interrupted => "interrupted",
             Self::Complete => "complete",
             Self::Gone => "gone",
+            Self::Unreachable => "unreachable",
         }
     }
 }
@@ -106,7 +110,7 @@ impl Job {
         });
         let place = std::env::current_dir().unwrap_or_default().join(place.path());
         let arguments = request.arguments.into_iter().map(OsString::from_vec).collect();
-        let known = Known { number: hex(&number), place, began, arguments, ended };
+        let known = Known { number: hex(&number), host: host(), place, began, arguments, ended };
         Some(Self { known, state, holder: holder.map(|holder| holder.to_string()) })
     }
 
@@ -115,10 +119,16 @@ impl Job {
         if known.ended.is_some() {
             return Self { known, state: State::Complete, holder: None };
         }
-        match Self::at(&JobPlace::from(known.place.as_path())) {
-            Some(job) if job.known.number == known.number => job,
-            _ => Self { known, state: State::Gone, holder: None },
+        let place = JobPlace::from(known.place.as_path());
+        match Self::at(&place) {
+            Some(job) if job.known.number == known.number => return job,
+            _ => {}
         }
+        let is_other = |number: Option<[u8; 16]>| number.is_none_or(|number| hex(&number) != known.number);
+        let is_gone =
+            known.host == host() && place.is_reachable() && LoggedJob::find(&place).is_ok_and(is_other);
+        let state = if is_gone { State::Gone } else { State::Unreachable };
+        Self { known, state, holder: None }
     }
 
     fn command(&self) -> String {
@@ -145,11 +155,12 @@ impl Job {
     }
 
     fn to_json(&self) -> Value {
-        let Known { number, place, began, arguments, ended } = &self.known;
+        let Known { number, host, place, began, arguments, ended } = &self.known;
         let words = arguments.iter().map(|word| word.to_string_lossy());
         json!({
             "number": number,
             "state": self.state.name(),
+            "host": host,
             "directory": place.to_string_lossy(),
             "began": began,
             "holder": self.holder,
@@ -213,9 +224,8 @@ fn jobs_in(directory: &Path) -> Vec<Job> {
 fn find(which: &OsString) -> Result<Job, (String, &'static str)> {
     let mut found = jobs_in(Path::new(which));
     if found.is_empty() {
-        let begins = |known: &Known| {
-            !which.is_empty() && known.number.as_bytes().starts_with(which.as_bytes())
-        };
+        let begins =
+            |known: &Known| !which.is_empty() && known.number.as_bytes().starts_with(which.as_bytes());
         found = history::all().into_iter().filter(begins).map(Job::of).collect();
     }
     let name = escape(which.as_bytes());
@@ -261,7 +271,8 @@ fn age(seconds: u64) -> String {
 fn shown(job: &Job) -> String {
     let Known { number, place, began, ended, .. } = &job.known;
     let age = age(now().saturating_sub(*began));
-    let mut text = format!("job {number}\n  state      {}\n  command    {}\n", job.state.name(), job.command());
+    let mut text =
+        format!("job {number}\n  state      {}\n  command    {}\n", job.state.name(), job.command());
     let _ = writeln!(text, "  directory  {}\n  began      {age} ago", escape(place.as_os_str().as_bytes()));
     if let Some(holder) = &job.holder {
         let word = if job.state == State::Running { "run by" } else { "last run" };
@@ -271,7 +282,7 @@ fn shown(job: &Job) -> String {
         (Some(ended), _) => {
             let _ = write!(text, "  exit code  {}\n\n{}", ended.code, ended.text);
         }
-        (None, State::Gone) => {}
+        (None, State::Gone | State::Unreachable) => {}
         (None, _) => {
             if let Some((entries, bytes)) = job.done() {
                 let entries = counted(entries, "entry", "entries");

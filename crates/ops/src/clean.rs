@@ -84,9 +84,10 @@ impl Outcome {
         let running = runs.iter().filter(|other| run_of(other).life == Life::Runs);
         let mut held: Vec<_> = running.map(|other| other.record.job).collect();
         for job in logs::all_below(top).into_iter().filter(|job| may_act_on(job.uid())) {
-            match job.remove(&held, manner) {
+            match job.remove(&held, manner.removes) {
                 Ok(Ended::Removed(tally)) => self.add_removed(tally),
                 Ok(Ended::Held(number)) => held.extend(number),
+                Ok(Ended::Unknown) => {}
                 Err(errno) => self.fail(&[path, job.path().as_slice()].join(&b'/'), errno),
             }
         }

@@ -52,14 +52,15 @@ pub use crate::metadata::not_kept::NotKept;
 pub use crate::refused::Refused;
 pub use options::{Existing, Fsync, Leftovers, Notice, Options, Outcome, Planned, Progress, Watch};
 pub use plan::beside::clean_command;
-pub use plan::roots::parent_of;
 pub use plan::rehearsal::DryRun;
+pub use plan::roots::parent_of;
 pub use results::Results;
 pub use results::manifest::{Kept, ManifestRow};
 pub use results::report::{Report, SizeClass, SlowFile};
 pub use results::times::{Phase, RankReport};
 pub use results::totals::Totals;
 pub use resume::finished::{Finished, Found};
+pub use resume::noting::CopyLog;
 pub use target::stripe::{StripeRule, Stripes};
 
 use crate::descriptors::{Budget, Needs};
@@ -284,18 +285,13 @@ impl<'a> Copy<'a> {
         Self { starts: Box::new(starts.map(Seed::from)), ..self }
     }
 
-    /// With a log of its job ([`Options::run_of_job`]): `journal` gets what is to be written; `write` writes it at once; and on the first rank it says what earlier runs of the
+    /// With a log of its job ([`Options::run_of_job`]): `journal` gets what is to be written; `log` writes it at once; and on the first rank it says what earlier runs of the
     /// job have done, and `earlier` what that came to. Only what is left is copied; the outcome has the sums of all runs. Every rank must call this.
     #[must_use]
-    pub fn logged(
-        mut self,
-        journal: &'a Journal<Results>,
-        write: &'a (dyn Fn() + Sync),
-        earlier: Results,
-    ) -> Self {
+    pub fn logged(mut self, journal: &'a Journal<Results>, log: &'a dyn CopyLog, earlier: Results) -> Self {
         let target = &self.operation.target;
         target.private.stay();
-        self.operation.commit.noting = Some(Noting::new(journal, write));
+        self.operation.commit.noting = Some(Noting::new(journal, log));
         if target.is_durable() {
             journal.hold();
         }

@@ -30,9 +30,9 @@ use rustix::fs::{AtFlags, OFlags};
 use crate::jobs::record::utc;
 use atta_sys::{self as sys, retry};
 
-pub use crate::jobs::record::Holder;
-pub(crate) use files::{Holding, forget_header, try_hold};
+pub use crate::jobs::record::{Holder, host};
 use files::{END, END_PARTIAL, JOB, JOB_PARTIAL, hold, is_own, log_name, open_plain, read, write};
+pub(crate) use files::{Holding, forget_files, try_hold};
 use header::{BYTES_MAX, Header};
 pub use header::{Difference, Request};
 pub use later::RunningJob;
@@ -41,6 +41,8 @@ pub use seen::JobSeen;
 
 /// Most logs of a job.
 const LOGS_MAX: usize = 1 << 20;
+/// How often a directory is made again if other processes remove it.
+const TRIES: u32 = 16;
 
 /// A job whose directory this process holds.
 #[derive(Debug)]
@@ -50,6 +52,8 @@ pub struct LoggedJob {
     /// Its lock is released when it is closed. None: the job is only looked at.
     holder: Option<OwnedFd>,
     header: Header,
+    /// Its header was there before. An earlier run may have done something without a log.
+    was_there: bool,
     key: Key,
     /// Logs of earlier runs, in order.
     logs: Vec<LogName>,
@@ -80,6 +84,8 @@ pub enum NotBegun {
     Complete(Vec<u8>),
     /// There is a job already.
     Taken,
+    /// Another process has removed it meanwhile.
+    Removed,
 }
 
 impl LoggedJob {
@@ -88,14 +94,12 @@ impl LoggedJob {
     /// # Errors
     /// There is another job, or none and something else; the job is complete, or runs; a file cannot be used.
     pub fn begin(place: &JobPlace, request: &Request) -> Result<Self, NotBegun> {
-        place.make()?;
-        Self::open(place, Asks::For(request), false)
+        Self::make(place, Asks::For(request), false)
     }
 
     /// Begins a job with this header, where there is none.
     fn begin_with(place: &JobPlace, header: &Header) -> Result<Self, NotBegun> {
-        place.make()?;
-        Self::open(place, Asks::With(header), false)
+        Self::make(place, Asks::With(header), false)
     }
 
     /// As `begin`; a job that is there, whatever it was asked for, is forgotten, unless it runs.
@@ -103,8 +107,19 @@ impl LoggedJob {
     /// # Errors
     /// The job runs; the directory holds something else; a file cannot be used.
     pub fn begin_anew(place: &JobPlace, request: &Request) -> Result<Self, NotBegun> {
-        place.make()?;
-        Self::open(place, Asks::For(request), true)
+        Self::make(place, Asks::For(request), true)
+    }
+
+    /// Opens a job in a directory, which is made if it is missing, also if another process removes it meanwhile.
+    fn make(place: &JobPlace, asks: Asks<'_>, forgets: bool) -> Result<Self, NotBegun> {
+        for _ in 0..TRIES {
+            place.make()?;
+            match Self::open(place, asks, forgets) {
+                Err(NotBegun::Removed) => {}
+                opened => return opened,
+            }
+        }
+        Err(NotBegun::Removed)
     }
 
     /// Goes on with the job in a directory.
@@ -124,11 +139,23 @@ impl LoggedJob {
         read_header(&directory)?.map(|header| header.request).ok_or(NotBegun::NotAJob)
     }
 
-    /// The number of the job in a directory, if there is one.
+    /// The number of the job in a directory, if there is one that can be read.
     #[must_use]
     pub fn number_of(place: &JobPlace) -> Option<[u8; 16]> {
-        let directory = place.open().ok()?;
-        read_header(&directory).ok()?.map(|header| header.number)
+        Self::find(place).ok().flatten()
+    }
+
+    /// The number of the job in a directory. None: there is no such directory of this user's, or no job in it.
+    ///
+    /// # Errors
+    /// There may be one: it cannot be read, or is of another version.
+    pub fn find(place: &JobPlace) -> Result<Option<[u8; 16]>, NotBegun> {
+        match place.open() {
+            Err(NotBegun::Failed(_, Errno::NOENT | Errno::NOTDIR | Errno::LOOP) | NotBegun::NotPrivate) => {
+                Ok(None)
+            }
+            opened => Ok(read_header(&opened?)?.map(|header| header.number)),
+        }
     }
 
     /// Finds the directory of a job with that number, which another rank holds, and the key of its logs.
@@ -148,18 +175,22 @@ impl LoggedJob {
 
     fn open(place: &JobPlace, asks: Asks<'_>, forgets: bool) -> Result<Self, NotBegun> {
         let directory = place.open()?;
-        let names_of = || sys::names_of(&directory, LOGS_MAX).map_err(|errno| NotBegun::Failed("read", errno));
+        let names_of =
+            || sys::names_of(&directory, LOGS_MAX).map_err(|errno| NotBegun::Failed("read", errno));
         if names_of()?.iter().any(|name| !is_own(name)) {
             return Err(NotBegun::NotAJob);
         }
         let holder = hold(&directory)?;
+        if !files::is_held_by(&directory, &holder) {
+            return Err(NotBegun::Removed);
+        }
         // Another process may have ended meanwhile.
         let mut names = names_of()?;
         let logs: Vec<_> = names.iter().filter_map(|name| log_name(name)).collect();
         files::refuse_writers(&directory, &logs)?;
         // Without a header, somebody has begun to forget it.
-        let is_forgotten = forgets || read_header(&directory)?.is_none();
-        if is_forgotten && !matches!(asks, Asks::Nothing) {
+        let was_there = !forgets && read_header(&directory)?.is_some();
+        if !was_there && !matches!(asks, Asks::Nothing) {
             files::forget(&directory, &names).map_err(|errno| NotBegun::Failed("clear", errno))?;
             names.clear();
         }
@@ -168,14 +199,14 @@ impl LoggedJob {
             return Err(NotBegun::Complete(summary));
         }
         let place = place.clone();
-        Ok(Self { holder: Some(holder), ..Self::of(place, directory, header, &names) })
+        Ok(Self { holder: Some(holder), was_there, ..Self::of(place, directory, header, &names) })
     }
 
     fn of(place: JobPlace, directory: OwnedFd, header: Header, names: &[CString]) -> Self {
         let mut logs: Vec<_> = names.iter().filter_map(|name| log_name(name)).collect();
         logs.sort_unstable();
         let (key, opened) = (Key::of_job(&header.number), Mutex::default());
-        Self { place, directory, holder: None, header, key, logs, opened }
+        Self { place, directory, holder: None, header, was_there: true, key, logs, opened }
     }
 
     /// Where it is.
@@ -217,7 +248,9 @@ impl LoggedJob {
     /// The number of this run, from 1.
     #[must_use]
     pub fn run(&self) -> u32 {
-        self.logs.last().map_or(0, |last| last.run).saturating_add(1)
+        // One that was killed before it had a log may have written to the target.
+        let before = self.logs.last().map_or(u32::from(self.was_there), |last| last.run);
+        before.saturating_add(1)
     }
 
     /// The logs of earlier runs, and what counts of them. That is on storage afterwards, as a later run relies on it.
@@ -393,7 +426,8 @@ fn new_header(request: &Request) -> Result<Header, NotBegun> {
     let mut number = [0; 16];
     let random = std::fs::File::open("/dev/urandom");
     let filled = random.and_then(|mut random| std::io::Read::read_exact(&mut random, &mut number));
-    let failed = |error: std::io::Error| NotBegun::Failed("begin", Errno(error.raw_os_error().unwrap_or(Errno::IO.0)));
+    let failed =
+        |error: std::io::Error| NotBegun::Failed("begin", Errno(error.raw_os_error().unwrap_or(Errno::IO.0)));
     filled.map_err(failed)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Ok(Header { number, began: now, request: request.clone() })
@@ -430,6 +464,7 @@ impl NotBegun {
             }
             Self::Complete(_) => format!("the job in {path} is complete"),
             Self::Taken => format!("{path} has another job"),
+            Self::Removed => format!("another process has removed the job in {path}"),
         }
     }
 }

@@ -15,13 +15,24 @@ use std::time::Duration;
 
 use atta_entry::Failure;
 use atta_ledger::{JobLogs, Key, LogName};
-use atta_ops::copy::{Copy, Existing, Fsync, Options, Outcome, Results, Watch};
+use atta_ops::copy::{Copy, CopyLog, Existing, Fsync, Options, Outcome, Results, Watch};
 use atta_ops::walk::{self, FromLog, Journal};
 use atta_runtime::{Results as _, Seat, Session, Stop, Threads};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::trees;
 use copying::rsync::assert_same_by_rsync;
 use logs::{Log, mix};
+
+/// What is noted is taken at the end.
+struct InMemory;
+
+impl CopyLog for InMemory {
+    fn write(&self) {}
+
+    fn is_kept(&self) -> bool {
+        true
+    }
+}
 
 /// Collects failures.
 #[derive(Default)]
@@ -116,7 +127,7 @@ impl Job<'_> {
             let mut session = Session::alone(stop.clone());
             // Also if the copy panics: the writer would wait for ever.
             let _over = Over(&is_over);
-            copy.logged(&journal, &|| {}, sum).run(&mut session, |_| {}).unwrap()
+            copy.logged(&journal, &InMemory, sum).run(&mut session, |_| {}).unwrap()
         });
         assert_eq!(failures.0.into_inner().unwrap(), Vec::<String>::new());
         let mut log = log.into_inner().unwrap();

@@ -71,6 +71,7 @@ pub struct Logging<'a> {
 
 /// A log that is being written, for the threads of its job.
 pub struct LogHandle<'a> {
+    file: &'a dyn Calls,
     write_now: &'a (dyn Fn() -> Result<(), LogError> + Sync),
     sync_now: &'a (dyn Fn() -> Result<(), LogError> + Sync),
 }
@@ -83,6 +84,12 @@ impl LogHandle<'_> {
     /// The log has failed: what was noted may not be in the file, and nothing more is written.
     pub fn write_now(&self) -> Result<(), LogError> {
         (self.write_now)()
+    }
+
+    /// Whether there is a log. One that has not begun begins now.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.file.begin()
     }
 
     /// As [`write_now`](Self::write_now); it is also on storage.
@@ -154,8 +161,9 @@ fn write_beside<T>(
         scope.spawn(|| writing.write_frames());
         scope.spawn(|| writing.sync_frames());
         let (write_now, sync_now) = (&|| writing.write_now(), &|| writing.wait_for_sync());
-        let result = body(&LogHandle { write_now, sync_now });
-        if file.is_begun() || logging.stop.is_set() {
+        let result = body(&LogHandle { file: &*file, write_now, sync_now });
+        // A job that was stopped has a log, although nothing may be noted.
+        if file.is_begun() || logging.stop.is_set() && file.begin() {
             // The journal keeps the error.
             let _ = writing.write_now();
         }

@@ -25,11 +25,27 @@ pub(super) struct Ended<'a> {
     pub(super) interrupted: Option<u8>,
     pub(super) fatal: Option<Fatal>,
     pub(super) job: Option<Job>,
+    /// The copy itself has come to its end, although its summary may not be printed.
+    pub(super) is_over: bool,
 }
 
 /// Reports the result and returns the exit code.
 pub(super) fn conclude(arguments: &CopyArguments, failures: &Failures, ended: Ended<'_>) -> u8 {
-    let Ended { outcome, interrupted, fatal, job } = ended;
+    let Ended { outcome, interrupted, fatal, job, is_over } = ended;
+    // A copy is partial if a file that was to be read back was not.
+    let has_changed = outcome.earlier.as_ref().is_some_and(|earlier| earlier.changed > 0);
+    let is_partial = outcome.totals.failed() > 0 || outcome.totals.not_verified > 0 || has_changed;
+    let code = interrupted.unwrap_or(if is_partial { exit::PARTIAL } else { exit::DONE });
+    let kept = || {
+        let json = summary(arguments, outcome, false).to_string();
+        job::kept(code, &json, &words(arguments, outcome, false))
+    };
+    let line = job.as_ref().map(Job::line);
+    // Before anything is printed: a later copy must not go on with this one because its summary went nowhere.
+    let (job, left) = match job.filter(Job::is_kept) {
+        Some(job) if job.is_in_target() && is_over => (None, job.remove(&kept(), outcome.makes_top)),
+        job => (job, None),
+    };
     let mut fatal = fatal.or_else(|| failures.flush().err());
     let text = if arguments.report.json {
         format!("{:#}\n", summary(arguments, outcome, interrupted.is_some()))
@@ -45,33 +61,20 @@ pub(super) fn conclude(arguments: &CopyArguments, failures: &Failures, ended: En
         fatal = fatal.or_else(|| print(&text).err());
     }
     if !arguments.report.quiet {
-        let words = job.as_ref().map_or_else(|| std::env::args_os().collect(), Job::line);
-        let is_kept = job.as_ref().is_some_and(Job::is_kept);
-        let advice = advice::advice(arguments, outcome, (&words, interrupted.is_some(), is_kept));
+        let words = line.unwrap_or_else(|| std::env::args_os().collect());
+        let advice = advice::advice(arguments, outcome, (&words, interrupted.is_some(), job.is_some()));
         advice.iter().for_each(|advice| hint(advice));
     }
     if let Some(fatal) = fatal {
         return fatal.report();
     }
-    // A copy is partial if a file that was to be read back was not.
-    let has_changed = outcome.earlier.as_ref().is_some_and(|earlier| earlier.changed > 0);
-    let is_partial = outcome.totals.failed() > 0 || outcome.totals.not_verified > 0 || has_changed;
-    let code = interrupted.unwrap_or(if is_partial { exit::PARTIAL } else { exit::DONE });
     let is_whole = interrupted.is_none() && !outcome.parked && outcome.totals.failed() == 0;
-    let is_over = interrupted.is_none() && !outcome.parked;
-    let kept = || {
-        let json = summary(arguments, outcome, false).to_string();
-        job::kept(code, &json, &words(arguments, outcome, false))
-    };
-    match job.filter(Job::is_kept) {
-        Some(job) if job.is_in_target() && is_over => {
-            job.remove(&kept(), outcome.makes_top).unwrap_or(code)
-        }
+    match job {
         Some(job) if is_whole && !job.is_in_target() => job.complete(&kept()).unwrap_or(code),
         Some(job) => {
             let is_repeatable = job.is_in_target() && !arguments.update && !arguments.restart;
             job.advise(code, is_repeatable)
         }
-        None => code,
+        None => left.unwrap_or(code),
     }
 }

@@ -13,7 +13,7 @@ use super::arguments::CopyArguments;
 use crate::run::fatal::Fatal;
 use crate::run::history::Known;
 use crate::run::job::{self, Asked, Job, TargetIs};
-use crate::run::logged::{RunOfJob, later, prepare, report_no_log, write_first, write_while};
+use crate::run::logged::{self, RunOfJob, later, prepare, report_no_log, write_first, write_while};
 use crate::run::refused::Refused;
 use crate::size::grouped;
 
@@ -113,9 +113,14 @@ impl Asking<'_> {
         // After the first run there may be a directory where TARGET is the name of the copy.
         for is in [TargetIs::Name, is] {
             let place = job::place_in_target(&self.sources, target, is)?;
-            if LoggedJob::number_of(&place).is_some() {
+            if let Some(number) = job::number_at(&place)? {
                 // An update looks at everything.
-                return self.begin(&place, is, arguments.restart || arguments.update);
+                let restarts = arguments.restart || arguments.update;
+                let given_up = restarts.then(|| short(number));
+                let begun = job::begin_there(&place, self.asked(is, restarts)?, arguments.report.kept())?;
+                if let Some(job) = begun {
+                    return Ok(OfCopy { job, target: is, given_up });
+                }
             }
         }
         let place = job::place_in_target(&self.sources, target, is)?;
@@ -195,7 +200,10 @@ pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Lo
     if job.running.run() > 1 {
         job.report_earlier(entries);
     }
-    Ok((LogOfRank { log: file.into(), journal, earlier }, Earlier { entries, bytes, since, changed, changed_one }))
+    Ok((
+        LogOfRank { log: file.into(), journal, earlier },
+        Earlier { entries, bytes, since, changed, changed_one },
+    ))
 }
 
 /// Why the job cannot go on: what earlier runs have copied is gone, or cannot be looked at.
@@ -224,7 +232,11 @@ fn lost(found: &Found) -> Option<Fatal> {
 }
 
 /// The log of any other rank. `path`: the directory of the job. Also returns device and inode of that directory.
-pub(super) fn other(path: &Path, of_job: RunOfJob, rank: u32) -> Result<(LogOfRank, Option<(u64, u64)>), Fatal> {
+pub(super) fn other(
+    path: &Path,
+    of_job: RunOfJob,
+    rank: u32,
+) -> Result<(LogOfRank, Option<(u64, u64)>), Fatal> {
     let (directory, file) = of_job.join(path, rank)?;
     let journal = of_job.journal(rank).with_closing();
     Ok((LogOfRank { log: file.into(), journal, earlier: Results::default() }, place_of(&directory).ok()))
@@ -245,9 +257,8 @@ pub(super) fn copy_first<T>(
         let begins = if begun.is_ok() { Begins::Logged } else { Begins::Not };
         let is_begun = session.broadcast(Some(begins))? != Begins::Not;
         fatal = begun.err();
-        // What fails is reported at the end.
-        let write = || drop(log.write_now());
-        if is_begun { act(copy.logged(journal, &write, earlier), session).map(Some) } else { Ok(None) }
+        let own = logged::OfCopy(log);
+        if is_begun { act(copy.logged(journal, &own, earlier), session).map(Some) } else { Ok(None) }
     });
     Ok((done?, fatal.or(written.err())))
 }
@@ -260,10 +271,7 @@ pub(super) fn copy_other<T>(
     act: impl FnOnce(Copy<'_>) -> Result<T, RankError>,
 ) -> (Result<T, RankError>, Result<(), Fatal>) {
     let journal = &journal;
-    write_while((log, journal), stop, |log| {
-        let write = || drop(log.write_now());
-        act(copy.logged(journal, &write, earlier))
-    })
+    write_while((log, journal), stop, |log| act(copy.logged(journal, &logged::OfCopy(log), earlier)))
 }
 
 /// Device and inode of the directory of the job.

@@ -49,7 +49,11 @@ pub(super) fn rehearse(arguments: &CopyArguments, signals: &Signals, run: Run) -
             whole.extra = extra.map(|extra| extra.load(Ordering::Relaxed));
             let summed = || summary(arguments, &whole, interrupted.is_some());
             let fatal = fatal.or_else(|| reporter.events.finish(summed, &signals.stop()).err());
-            conclude(arguments, &failures, Ended { outcome: &whole, interrupted, fatal, job: None })
+            conclude(
+                arguments,
+                &failures,
+                Ended { outcome: &whole, interrupted, fatal, job: None, is_over: true },
+            )
         }
         Err(refused) => report_refused(&refused),
     }

@@ -144,7 +144,7 @@ impl Rank<'_> {
         let summed = || summary(arguments, &whole, interrupted.is_some());
         let finish = |reporter: Reporter| reporter.events.finish(summed, &stop).err();
         let fatal = fatal.or_else(|| received.reporter.and_then(finish));
-        let ended = Ended { outcome: &whole, interrupted, fatal, job };
+        let ended = Ended { outcome: &whole, interrupted, fatal, job, is_over: is_complete };
         Ok(conclude(arguments, &failures, ended))
     }
 

@@ -12,7 +12,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use atta_ops::resume::RunningJob;
+use atta_ops::resume::{RunningJob, host};
 use serde_json::{Value, json};
 
 use super::file::create;
@@ -27,6 +27,8 @@ const BYTES_MAX: u64 = 16 << 20;
 pub(crate) struct Known {
     /// The random number that names it, as hexadecimal digits.
     pub(crate) number: String,
+    /// The host that has begun it: its directory may be unknown elsewhere.
+    pub(crate) host: String,
     /// Its directory.
     pub(crate) place: PathBuf,
     /// When it began, in seconds since 1970.
@@ -59,6 +61,7 @@ impl Known {
         let place = std::env::current_dir().unwrap_or_default().join(job.place().path());
         Self {
             number: hex(&job.number()),
+            host: host(),
             place,
             began: job.began_seconds(),
             arguments: job.arguments().iter().cloned().map(OsString::from_vec).collect(),
@@ -83,12 +86,13 @@ impl Known {
 
     fn to_json(&self) -> Value {
         let arguments = self.arguments.iter().map(|argument| hex(argument.as_bytes()));
-        let ended = self.ended.as_ref().map(|End { at, code, json, text }| {
-            json!({"at": at, "code": code, "summary": json, "text": text})
-        });
+        let ended = self.ended.as_ref().map(
+            |End { at, code, json, text }| json!({"at": at, "code": code, "summary": json, "text": text}),
+        );
         json!({
             "schema_version": 1,
             "number": self.number,
+            "host": self.host,
             "place": hex(self.place.as_os_str().as_bytes()),
             "began": self.began,
             "arguments": arguments.collect::<Vec<_>>(),
@@ -112,6 +116,7 @@ impl Known {
         };
         Some(Self {
             number: value.get("number")?.as_str()?.to_owned(),
+            host: value.get("host")?.as_str()?.to_owned(),
             place: PathBuf::from(bytes(value.get("place")?)?),
             began: value.get("began")?.as_u64()?,
             arguments: value.get("arguments")?.as_array()?.iter().map(bytes).collect::<Option<_>>()?,
@@ -175,10 +180,8 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
-        .collect();
+    let digits: Option<Vec<u8>> =
+        text.chars().map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
     digits.filter(|digits| digits.len() % 2 == 0).map(|digits| {
         digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect()
     })
@@ -193,6 +196,7 @@ mod tests {
         let end = End { at: 9, code: 3, json: json!({"files": 1}), text: "text\n".to_owned() };
         let known = Known {
             number: "00ff".to_owned(),
+            host: "node17".to_owned(),
             place: PathBuf::from(OsString::from_vec(b"/a\xff".to_vec())),
             began: 7,
             arguments: vec![OsString::from("copy"), OsString::from_vec(b"\xfe\n".to_vec())],
@@ -205,10 +209,13 @@ mod tests {
         for member in ["number", "place", "began", "arguments", "ended"] {
             let mut damaged = value.clone();
             damaged[member] = json!("x");
-            assert_eq!(Known::from_json(&damaged).map(|known| known.number), match member {
-                "number" => Some("x".to_owned()),
-                _ => None,
-            });
+            assert_eq!(
+                Known::from_json(&damaged).map(|known| known.number),
+                match member {
+                    "number" => Some("x".to_owned()),
+                    _ => None,
+                }
+            );
         }
     }
 }

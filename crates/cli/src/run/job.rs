@@ -113,6 +113,20 @@ pub(crate) fn begin(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job
     }
 }
 
+/// The number of the job of a copy in its target, if there is one.
+pub(crate) fn number_at(place: &JobPlace) -> Result<Option<[u8; 16]>, Refused> {
+    LoggedJob::find(place).map_err(|error| refused(&error, place))
+}
+
+/// As [`begin`], for a job that is there. None: its last process has removed it meanwhile.
+pub(crate) fn begin_there(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Option<Job>, Refused> {
+    let begun = begin(place, asked, summary);
+    match begun {
+        Err(_) if matches!(LoggedJob::find(place), Ok(None)) => Ok(None),
+        begun => begun.map(Some),
+    }
+}
+
 /// A job in the target of a copy that begins when its log is first written.
 pub(crate) fn later(place: JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
     let (request, has_all_roots) = asked.request()?;
@@ -213,7 +227,8 @@ fn find(path: &Path) -> Result<JobPlace, Refused> {
             Err(Refused::usage(format!("there is no unfinished job in {}", printable(path)), hint))
         }
         all => {
-            let paths: Vec<_> = all.iter().map(|place| shell_quote(place.path().as_os_str().as_bytes())).collect();
+            let paths: Vec<_> =
+                all.iter().map(|place| shell_quote(place.path().as_os_str().as_bytes())).collect();
             let what = format!("there are {} unfinished jobs in {}", all.len(), printable(path));
             Err(Refused::usage(what, &format!("name one of them: {}", paths.join(" "))))
         }
@@ -228,8 +243,13 @@ pub(crate) fn places_for(path: &Path) -> Vec<JobPlace> {
         LoggedJob::request_of(place).is_ok_and(|request| request.agrees.contains(&described))
     };
     let is_there = |place: &JobPlace| LoggedJob::number_of(place).is_some();
-    let above = JobPlace::all_in(Path::new(OsStr::from_bytes(parent_of(target)))).into_iter().filter(makes_it);
-    JobPlace::all_in(path).into_iter().filter(is_there).chain(above).collect()
+    let parent = parent_of(target);
+    // `.` and the like have none.
+    let above =
+        if parent == target { None } else { JobPlace::all_in(Path::new(OsStr::from_bytes(parent))).ok() };
+    let above = above.into_iter().flatten().filter(makes_it);
+    let own = JobPlace::all_in(path).unwrap_or_default().into_iter().filter(is_there);
+    own.chain(above).collect()
 }
 
 fn working_directory() -> Result<PathBuf, Refused> {

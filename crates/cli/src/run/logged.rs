@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use atta_ledger::{Key, LogName};
+use atta_ops::copy::CopyLog;
 use atta_ops::resume::{BadLog, JobPlace, LoggedJob, short};
 use atta_ops::walk::{FromLog, Journal, ResumeError, SliceResults};
 use atta_runtime::{LaterLog, Log, LogError, LogFile, LogHandle, LogLimits, Logging, Stop, with_log};
@@ -64,7 +65,7 @@ pub(crate) fn later(job: &Job) -> Log {
     let create = move || {
         let begun = running.begin().map_err(|error| error.describe(running.place().path()));
         let made = begun.and_then(|logged| {
-            LogFile::create(logged.directory(), key, name)
+            LogFile::create_small(logged.directory(), key, name)
                 .map_err(|error| format!("cannot make the log {name} of the job: {error}"))
         });
         if made.is_ok() {
@@ -72,7 +73,25 @@ pub(crate) fn later(job: &Job) -> Log {
         }
         made.inspect_err(|what| report_no_log(what)).ok()
     };
-    LaterLog::new(key, name, create).into()
+    let report = move |error: &std::io::Error| {
+        let what = format!("note: the log {name} of the job cannot be written: {error}");
+        complain(&what, Some("if this copy is killed, what it copies from now on is copied again"));
+    };
+    LaterLog::new(key, name, create, report).into()
+}
+
+/// The log of a copy, for the operation.
+pub(crate) struct OfCopy<'a, 'l>(pub(crate) &'a LogHandle<'l>);
+
+impl CopyLog for OfCopy<'_, '_> {
+    fn write(&self) {
+        // What fails is reported at the end.
+        let _ = self.0.write_now();
+    }
+
+    fn is_kept(&self) -> bool {
+        self.0.is_kept()
+    }
 }
 
 /// Reports why a copy goes on without a log.

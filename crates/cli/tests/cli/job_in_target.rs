@@ -14,7 +14,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::resume::logged;
 use crate::resume_copy::{assert_same, copy, signature, temporary, totals};
-use crate::support::{Ran, atta, make_directory, make_file, names_in, number, run, scratch};
+use crate::support::{
+    Ran, atta, give_to_nobody, make_directory, make_file, names_in, number, run, scratch, set_mode,
+    unprivileged,
+};
 
 /// A tree with directories of all sizes, and files with several names.
 fn tree() -> (Scratch, PathBuf) {
@@ -208,9 +211,15 @@ fn jobs_are_listed_and_shown() {
     assert_eq!(listed(&["jobs", "--json", "target"]), Vec::<String>::new(), "nothing is left there");
     let shown = run(&mut with_state(&["jobs", "show", "--json", number])).expect_code(0).json();
     assert!(shown["summary"]["signature"].is_string() && shown["exit_code"] == 0, "{shown}");
-    // One whose directory was removed is said once.
-    ended(&mut with_state(&words.map(|word| if word == "target" { "other" } else { word })), here, Signal::KILL);
-    run(&mut with_state(&["clean", "--yes", "."])).expect_code(0);
+    // One that cannot be looked at is kept; one whose directory was removed is said once.
+    let words = words.map(|word| if word == "target" { "there/other" } else { word });
+    let there = make_directory(here.join("there"));
+    ended(&mut with_state(&words), &there, Signal::KILL);
+    std::fs::rename(&there, here.join("away")).unwrap();
+    assert_eq!(listed(&["jobs", "--json"]), ["complete", "unreachable"]);
+    std::fs::rename(here.join("away"), &there).unwrap();
+    assert_eq!(listed(&["jobs", "--json"]), ["complete", "interrupted"]);
+    run(&mut with_state(&["clean", "--yes", "there"])).expect_code(0);
     assert_eq!(listed(&["jobs", "--json"]), ["complete", "gone"]);
     assert_eq!(listed(&["jobs", "--json"]), ["complete"]);
 }
@@ -255,7 +264,11 @@ fn other_options_do_not_go_on() {
     let (scratch, source) = killed();
     let here = scratch.path();
     let ran = run(&mut copy_in(here, &["--exclude", "d1*", "tree", "target"])).expect_code(2);
-    assert!(ran.err().contains("is the directory of another job: it does not have --exclude"), "{}", ran.err());
+    assert!(
+        ran.err().contains("is the directory of another job: it does not have --exclude"),
+        "{}",
+        ran.err()
+    );
     assert!(ran.err().contains("with --restart"), "{}", ran.err());
     // An update looks at everything, and removes what the killed run has not completed.
     make_file(source.join("d7/new"), b"new");
@@ -308,6 +321,100 @@ fn other_copies_leave_a_killed_one_alone() {
     run(atta().args(["clean", "--yes"]).arg(scratch.path())).expect_code(0);
     assert_eq!(temporary(scratch.path()), Vec::<PathBuf>::new());
     run(&mut copy_in(scratch.path(), &["tree", "new"])).expect_code(0);
+}
+
+/// It was killed between the two.
+#[test]
+fn job_without_a_log_begins_again() {
+    for (words, made) in [(&["tree", "target"], "target"), (&["tree", "into"], "into/tree")] {
+        let (scratch, source) = tree();
+        let here = scratch.path();
+        make_directory(here.join("into"));
+        run(copy(&["-q"]).arg(&source).arg(here.join("into"))).expect_code(0);
+        let top = if made == "target" { here.to_owned() } else { here.join("into") };
+        ended(copy_in(here, words).args(SLOWLY), &top, Signal::KILL);
+        std::fs::remove_file(jobs_in(&top)[0].join("1.0")).unwrap();
+        run(&mut copy_in(here, words)).expect_code(0);
+        run(atta().args(["verify", "-q", "--content"]).arg(&source).arg(here.join(made))).expect_code(0);
+        assert_eq!(temporary(here), Vec::<PathBuf>::new(), "{words:?}");
+    }
+}
+
+#[test]
+fn job_ends_although_nobody_reads_the_summary() {
+    let (scratch, source) = tree();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = copy_in(scratch.path(), &["tree", "target"]);
+    let status = command.args(["--iops", "3000"]).stdout(full).stderr(Stdio::null()).status().unwrap();
+    assert_eq!(status.code(), Some(4));
+    assert_same(&source, &scratch.join("target"));
+}
+
+/// It gets the mode of its source before its job ends.
+#[test]
+fn job_ends_in_a_directory_that_nobody_may_write() {
+    let Some((scratch, program)) = unprivileged("job_ends_in_a_directory_that_nobody_may_write") else {
+        return;
+    };
+    let (source, target) = (make_directory(scratch.join("big")), make_directory(scratch.join("into")));
+    trees::flat(&source, 600).unwrap();
+    set_mode(&source, 0o555);
+    give_to_nobody(&target);
+    let mut command = program();
+    command.args(["copy", "-q", "--iops", "500"]).arg(source.join(".")).arg(&target).current_dir("/");
+    run(&mut command).expect_code(0);
+    let times = |path: &Path| path.metadata().map(|found| (found.mtime(), found.mtime_nsec())).unwrap();
+    assert_eq!(times(&target), times(&source));
+    assert_eq!(names_in(&target).len(), names_in(&source).len());
+    assert_eq!(target.metadata().unwrap().mode() & 0o7777, 0o555);
+}
+
+/// Nothing of it is in a log.
+#[test]
+fn stopped_copy_of_a_file_begins_again() {
+    let scratch = scratch("job-file");
+    make_file(scratch.join("file"), &vec![b'x'; 40 << 20]);
+    let mut command = copy_in(scratch.path(), &["--chunk", "1M", "file", "target"]);
+    command.args(["--bandwidth", "4M"]).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    while temporary(scratch.path()).len() < 2 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill_process(Pid::from_raw(child.id().cast_signed()).unwrap(), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let mut said = String::new();
+    std::io::Read::read_to_string(child.stderr.as_mut().unwrap(), &mut said).unwrap();
+    assert!(said.contains("give the same command again"), "{said}");
+    run(&mut copy_in(scratch.path(), &["--chunk", "1M", "file", "target"])).expect_code(0);
+    assert_eq!(std::fs::read(scratch.join("target")).unwrap().len(), 40 << 20);
+    assert_eq!(temporary(scratch.path()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn directory_that_looks_like_a_job_is_data() {
+    let scratch = scratch("job-data");
+    let job = home(scratch.path()).join("job.0123456789abcdef");
+    std::fs::create_dir_all(&job).unwrap();
+    for directory in [home(scratch.path()), job.clone()] {
+        set_mode(&directory, 0o700);
+    }
+    make_file(job.join("data"), b"precious");
+    run(atta().args(["clean", "--yes"]).arg(scratch.path())).expect_code(0);
+    assert_eq!(std::fs::read(job.join("data")).unwrap(), b"precious");
+    std::fs::remove_file(job.join("data")).unwrap();
+    // A header of a later version.
+    make_file(job.join("job"), b"atta log 2\nend\n");
+    run(atta().args(["clean", "--yes"]).arg(scratch.path())).expect_code(0);
+    assert!(job.join("job").exists());
+}
+
+#[test]
+fn working_directory_names_its_job() {
+    let (scratch, _) = tree();
+    let here = make_directory(scratch.join("here"));
+    ended(copy_in(&here, &["-T", "../tree", "."]).args(SLOWLY), &here, Signal::KILL);
+    run(atta().args(["resume", "."]).current_dir(&here)).expect_code(0);
+    assert_eq!(temporary(scratch.path()), Vec::<PathBuf>::new());
 }
 
 /// Without `--no-job`, the next copy would go on.

@@ -151,8 +151,12 @@ fn large_file_goes_on_with_other_numbers_of_ranks() {
         expect_code(&last, 0, &mpi.version);
         assert!(text(&last.stderr).contains(": resuming the job in "), "{}", text(&last.stderr));
         let summary: Value = serde_json::from_slice(&last.stdout).unwrap();
-        let by_rank: Vec<u64> =
-            summary["by_rank"].as_array().unwrap().iter().map(|rank| rank["bytes"].as_u64().unwrap()).collect();
+        let by_rank: Vec<u64> = summary["by_rank"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|rank| rank["bytes"].as_u64().unwrap())
+            .collect();
         assert!(by_rank.iter().all(|bytes| *bytes > 0), "{}: {by_rank:?}", mpi.version);
         let again: u64 = by_rank.iter().sum();
         assert!(again < bytes.len() as u64 - (20 << 20), "{}: {again} bytes were left", mpi.version);

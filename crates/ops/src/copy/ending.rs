@@ -85,7 +85,7 @@ impl<'a> Ending<'a> {
         self.clock.end(Phase::Others);
         session.beside(|| self.link_rest())?;
         let stopped = self.meet(session, u64::from(self.walked.stopped))?;
-        if self.is_of_job() && stopped > 0 {
+        if stopped > 0 && self.is_of_job() {
             // A later run of the job goes on with all that is there.
             return self.leave();
         }
@@ -201,9 +201,9 @@ impl<'a> Ending<'a> {
         if self.operation.target.options.tries_again() { failed } else { 0 }
     }
 
-    /// Whether a later run of a job may go on.
+    /// Whether a later run of a job may go on. Asked after a stop: a log that was not begun begins now.
     fn is_of_job(&self) -> bool {
-        self.operation.target.run_of_job.is_some()
+        self.operation.is_of_job()
     }
 
     /// Waits for single syncs and handles their outcomes, on as many threads as have copied.

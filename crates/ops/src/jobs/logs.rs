@@ -1,16 +1,16 @@
 //! Directories of jobs with logs beside the records of runs (`resume/place.rs`): which there are, of any user, and how one that nobody goes on with is
 //! removed. What is in them is read by `resume.rs`.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::sync::Arc;
 
 use atta_entry::Errno;
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::OwnedFd;
 use rustix::fs::AtFlags;
 
 use super::names::{self, Parsed};
 use super::open_private;
-use super::tree::{Manner, Tally, dispose};
+use super::tree::Tally;
 use crate::resume::{self, Holding};
 use atta_sys as sys;
 
@@ -33,11 +33,11 @@ pub(crate) fn is_name(name: &[u8]) -> bool {
 }
 
 /// The names of such directories in that of all runs of a user.
-pub(crate) fn names_in(home: &OwnedFd) -> Vec<CString> {
-    let mut names = sys::names_of(home, NAMES_MAX).unwrap_or_default();
+pub(crate) fn names_in(home: &OwnedFd) -> Result<Vec<CString>, Errno> {
+    let mut names = sys::names_of(home, NAMES_MAX)?;
     names.retain(|name| is_name(name.as_bytes()));
     names.sort_unstable();
-    names
+    Ok(names)
 }
 
 /// A directory of a job with a log.
@@ -56,6 +56,8 @@ pub(crate) enum Ended {
     Removed(Tally),
     /// A process holds it, or goes on with it; its number, if it has a header.
     Held(Option<u64>),
+    /// Nothing proves that it is a job of this version: it is data.
+    Unknown,
 }
 
 /// The jobs of all users below a directory that copies are put into.
@@ -70,7 +72,7 @@ pub(crate) fn all_below(top: &Arc<OwnedFd>) -> Vec<JobDirectory> {
         let Ok(opened) = open_private(top, &home, None) else { continue };
         let Ok(uid) = sys::stat_descriptor(&opened).map(|found| found.uid) else { continue };
         let of_name = |name| JobDirectory { top: Arc::clone(top), home: home.clone(), name, uid };
-        found.extend(names_in(&opened).into_iter().map(of_name));
+        found.extend(names_in(&opened).unwrap_or_default().into_iter().map(of_name));
     }
     found
 }
@@ -90,7 +92,7 @@ impl JobDirectory {
     ///
     /// # Errors
     /// The first failure. What is left of it is no job, or the same one.
-    pub(crate) fn remove(&self, running: &[u64], manner: &Manner) -> Result<Ended, Errno> {
+    pub(crate) fn remove(&self, running: &[u64], removes: bool) -> Result<Ended, Errno> {
         let home = open_private(&self.top, &self.home, None)?;
         let directory = open_private(&home, &self.name, None)?;
         let number = resume::number_in(&directory);
@@ -101,16 +103,15 @@ impl JobDirectory {
             Holding::Free(held) => held,
             Holding::Held => return Ok(Ended::Held(number)),
         };
-        if manner.removes {
-            resume::forget_header(&directory)?;
-        }
-        let mut tally = Tally::default();
-        dispose(home.as_fd(), &self.name, manner, &mut tally)?;
-        if manner.removes {
-            let home: &CStr = &self.home;
+        let Some((files, bytes)) = resume::forget_files(&directory, removes)? else {
+            return Ok(Ended::Unknown);
+        };
+        if removes {
+            sys::retry(|| rustix::fs::unlinkat(&home, &self.name, AtFlags::REMOVEDIR))?;
             // Runs may be in it.
-            let _ = sys::retry(|| rustix::fs::unlinkat(&self.top, home, AtFlags::REMOVEDIR));
+            let _ = sys::retry(|| rustix::fs::unlinkat(&self.top, &self.home, AtFlags::REMOVEDIR));
         }
+        let tally = Tally { entries: files + 1, bytes };
         Ok(Ended::Removed(tally))
     }
 }

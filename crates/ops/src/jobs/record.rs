@@ -249,7 +249,8 @@ pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
 }
 
 /// The name of this host; what is no plain character of it is a question mark.
-fn host() -> String {
+#[must_use]
+pub fn host() -> String {
     let uname = rustix::system::uname();
     let plain = |byte: &u8| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' };
     let host: String = uname.nodename().to_bytes().iter().take(WORD_MAX).map(plain).collect();

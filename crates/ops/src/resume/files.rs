@@ -62,12 +62,50 @@ pub(super) fn refuse_writers(directory: &OwnedFd, logs: &[LogName]) -> Result<()
 /// Removes the files of a job but its holder: the header first, since a log without the others would be misread.
 pub(super) fn forget(directory: &OwnedFd, names: &[CString]) -> Result<(), Errno> {
     let others = names.iter().map(CString::as_c_str).filter(|name| ![HOLDER, JOB].contains(name));
-    std::iter::once(JOB).chain(others).try_for_each(|name| remove(directory, name))
+    if names.iter().any(|name| name.as_c_str() == JOB) {
+        remove(directory, JOB)?;
+        // A power cut must not bring a complete job back.
+        sync_directory(directory)?;
+    }
+    others.into_iter().try_for_each(|name| remove(directory, name))
 }
 
-/// Removes the header of a job, which is none then.
-pub(crate) fn forget_header(directory: &OwnedFd) -> Result<(), Errno> {
-    remove(directory, JOB)
+/// Removes all files of a job, if nothing else is in its directory. Returns how many there were, and their size on the disk; none: it is no job of this
+/// version, and is left alone.
+pub(crate) fn forget_files(directory: &OwnedFd, removes: bool) -> Result<Option<(u64, u64)>, Errno> {
+    let names = sys::names_of(directory, super::LOGS_MAX)?;
+    let has_header = names.iter().any(|name| name.as_c_str() == JOB);
+    let is_job = names.iter().all(|name| is_own(name))
+        && names.iter().any(|name| [JOB, HOLDER].contains(&name.as_c_str()));
+    if !is_job || has_header && super::number_in(directory).is_none() {
+        return Ok(None);
+    }
+    let mut bytes = 0;
+    for name in &names {
+        bytes += sys::stat_at(directory, name, false).map_or(0, |found| found.allocated_bytes());
+    }
+    if removes {
+        forget(directory, &names)?;
+        forget_holder(directory)?;
+    }
+    Ok(Some((names.len() as u64, bytes)))
+}
+
+/// Whether a job has this file as its holder. Else another process has removed the job before this one had the lock.
+pub(super) fn is_held_by(directory: &OwnedFd, holder: &OwnedFd) -> bool {
+    let named = sys::stat_at(directory, HOLDER, false);
+    let opened = sys::stat_descriptor(holder);
+    named.is_ok_and(|named| {
+        opened.is_ok_and(|opened| (named.device, named.inode) == (opened.device, opened.inode))
+    })
+}
+
+fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
+    match retry(|| rustix::fs::fsync(directory)) {
+        // This file system syncs no directories.
+        Err(Errno::INVAL) => Ok(()),
+        synced => synced,
+    }
 }
 
 /// Whether a process holds a job.
@@ -126,7 +164,10 @@ pub(super) fn is_own(name: &CStr) -> bool {
 /// Takes the lock of a job, and names this process as its holder.
 pub(super) fn hold(directory: &OwnedFd) -> Result<OwnedFd, NotBegun> {
     let failed = |errno| NotBegun::Failed("lock", errno);
-    let file = open_plain(directory, HOLDER, OFlags::RDWR | OFlags::CREATE).map_err(failed)?;
+    let file = match open_plain(directory, HOLDER, OFlags::RDWR | OFlags::CREATE) {
+        Err(Errno::NOENT) => return Err(NotBegun::Removed),
+        file => file.map_err(failed)?,
+    };
     let until = Instant::now() + LOCK_WAIT;
     let locked = loop {
         match retry(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
@@ -152,13 +193,13 @@ pub(super) fn hold(directory: &OwnedFd) -> Result<OwnedFd, NotBegun> {
     Ok(file)
 }
 
-/// Opens a regular file without following a link. It must have one name, and be the caller's.
+/// Opens a regular file without following a link. It must have one name, and the owner of its directory.
 pub(super) fn open_plain(directory: &OwnedFd, name: &CStr, access: OFlags) -> Result<OwnedFd, Errno> {
     let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = retry(|| rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR))?;
     let found = sys::stat_descriptor(&file)?;
     let is_plain = found.kind() == Kind::File && found.nlink == 1;
-    let is_own = found.uid == rustix::process::geteuid().as_raw();
+    let is_own = found.uid == sys::stat_descriptor(directory)?.uid;
     if is_plain && is_own { Ok(file) } else { Err(Errno::PERM) }
 }
 
@@ -190,9 +231,5 @@ pub(super) fn write(directory: &OwnedFd, (partial, name): (&CStr, &CStr), bytes:
     sys::data::write_all_at(&file, bytes, 0)?;
     retry(|| rustix::fs::fsync(&file))?;
     retry(|| rustix::fs::renameat(directory, partial, directory, name))?;
-    match retry(|| rustix::fs::fsync(directory)) {
-        // This file system syncs no directories.
-        Err(Errno::INVAL) => Ok(()),
-        synced => synced,
-    }
+    sync_directory(directory)
 }

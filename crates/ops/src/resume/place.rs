@@ -54,7 +54,7 @@ impl InTarget {
     fn home(&self) -> Result<OwnedFd, NotBegun> {
         let failed = |errno| NotBegun::Failed("open", errno);
         let top = sys::open_directory_path(self.top.as_os_str().as_bytes(), true).map_err(failed)?;
-        private(jobs::open_private(&top, &home_name(), None))
+        private(jobs::open_private(&top, &home_name(), Some(rustix::process::geteuid().as_raw())))
     }
 }
 
@@ -73,20 +73,46 @@ impl JobPlace {
         Self { path, in_target: Some(InTarget { top: top.to_owned(), name }) }
     }
 
-    /// The jobs in a directory that copies are put into.
-    #[must_use]
-    pub fn all_in(top: &Path) -> Vec<Self> {
+    /// The places of jobs in a directory that copies are put into. There may be no job in some.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn all_in(top: &Path) -> Result<Vec<Self>, NotBegun> {
         let home = top.join(OsStr::from_bytes(home_name().as_bytes()));
         let of_all = InTarget { top: top.to_owned(), name: CString::default() };
-        let names = of_all.home().map(|home| logs::names_in(&home)).unwrap_or_default();
+        let opened = match of_all.home() {
+            Err(NotBegun::Failed(_, Errno::NOENT | Errno::NOTDIR | Errno::LOOP) | NotBegun::NotPrivate) => {
+                return Ok(Vec::new());
+            }
+            opened => opened?,
+        };
+        let names = logs::names_in(&opened).map_err(|errno| NotBegun::Failed("read", errno))?;
         let names = names.iter().map(|name| home.join(OsStr::from_bytes(name.as_bytes())));
-        names.map(|path| Self::from(path.as_path())).collect()
+        Ok(names.map(|path| Self::from(path.as_path())).collect())
     }
 
     /// The job with that number, as names of temporary files have it, among those in a directory that copies are put into.
-    pub(crate) fn of_number(top: &Path, number: u64) -> Option<Self> {
-        let is_it = |place: &Self| LoggedJob::number_of(place).map(short) == Some(number);
-        Self::all_in(top).into_iter().find(is_it)
+    ///
+    /// # Errors
+    /// A job cannot be read: it may be the one.
+    pub(crate) fn of_number(top: &Path, number: u64) -> Result<Option<Self>, NotBegun> {
+        for place in Self::all_in(top)? {
+            if LoggedJob::find(&place)?.map(short) == Some(number) {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the directory that it is in can be opened: then it is known whether it is there.
+    #[must_use]
+    pub fn is_reachable(&self) -> bool {
+        let above = match &self.in_target {
+            Some(in_target) => in_target.top.as_path(),
+            None => self.path.parent().unwrap_or(&self.path),
+        };
+        let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+        sys::open_directory_path(above.as_os_str().as_bytes(), true).is_ok()
     }
 
     /// Its path.
@@ -136,13 +162,27 @@ impl JobPlace {
         let top = sys::open_directory_path(in_target.top.as_os_str().as_bytes(), true)?;
         let home = jobs::open_private(&top, &home_name(), None)?;
         retry(|| rustix::fs::unlinkat(&home, &in_target.name, AtFlags::REMOVEDIR))?;
-        let before = sys::stat_descriptor(&top)?;
         // Other runs may be in it.
-        let is_removed = retry(|| rustix::fs::unlinkat(&top, home_name(), AtFlags::REMOVEDIR)).is_ok();
-        if is_removed && keeps_times {
-            retry(|| rustix::fs::futimens(&top, &times(&before)))?;
+        let remove = || retry(|| rustix::fs::unlinkat(&top, home_name(), AtFlags::REMOVEDIR));
+        if !keeps_times {
+            let _ = remove();
+            return Ok(());
         }
-        Ok(())
+        let before = sys::stat_descriptor(&top)?;
+        match remove() {
+            // It has got the mode of its source.
+            Err(Errno::ACCES) => {
+                let set_mode = |mode| retry(|| rustix::fs::fchmod(&top, Mode::from_raw_mode(mode)));
+                set_mode(before.mode & 0o7777 | 0o700)?;
+                let removed = remove();
+                set_mode(before.mode & 0o7777)?;
+                removed?;
+            }
+            Ok(()) => {}
+            // Another run is in it.
+            Err(_) => return Ok(()),
+        }
+        retry(|| rustix::fs::futimens(&top, &times(&before)))
     }
 }
 

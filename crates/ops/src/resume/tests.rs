@@ -41,8 +41,27 @@ fn job_is_begun_resumed_and_completed() {
     assert_eq!(job.logs.iter().map(ToString::to_string).collect::<Vec<_>>(), ["1.0", "2.0", "10.2.1"]);
     assert_eq!(LoggedJob::request_of(&place(&path)).unwrap(), asks);
     job.complete(b"done").unwrap();
-    assert!(matches!(LoggedJob::begin(&place(&path), &asks), Err(NotBegun::Complete(summary)) if summary == b"done"));
+    assert!(
+        matches!(LoggedJob::begin(&place(&path), &asks), Err(NotBegun::Complete(summary)) if summary == b"done")
+    );
     assert!(!path.join("1.0").exists() && path.join("end").exists());
+}
+
+/// It may have written to the target.
+#[test]
+fn job_without_a_log_has_had_a_run() {
+    let scratch = Scratch::new("resume-no-log").unwrap();
+    let (path, asks) = (scratch.join("job"), request(&["/data"]));
+    assert_eq!(LoggedJob::begin(&place(&path), &asks).unwrap().run(), 1);
+    assert_eq!(LoggedJob::begin(&place(&path), &asks).unwrap().run(), 2);
+    assert_eq!(LoggedJob::begin_anew(&place(&path), &asks).unwrap().run(), 1);
+    // Somebody has begun to forget it: what is left is no job.
+    fs::write(path.join("1.0"), "").unwrap();
+    fs::remove_file(path.join("job")).unwrap();
+    assert!(matches!(LoggedJob::resume(&place(&path)), Err(NotBegun::NotAJob)));
+    let job = LoggedJob::begin(&place(&path), &asks).unwrap();
+    assert_eq!((job.run(), job.logs.len()), (1, 0));
+    assert!(!path.join("1.0").exists());
 }
 
 #[test]

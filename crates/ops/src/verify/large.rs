@@ -13,7 +13,9 @@ use super::pair::{At, Both, Finding, Named, Opened, Verdict};
 use crate::file::chunks::Cut;
 use crate::file::error::{PairError, failed};
 use crate::file::version::Version;
-use crate::large::{self, By, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
+use crate::large::{
+    self, By, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan,
+};
 use crate::tree::operation::Cx;
 
 /// Stands for no difference: no file has this many bytes.

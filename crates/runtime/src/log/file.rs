@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use atta_ledger::{Key, LogName};
@@ -12,6 +13,9 @@ use rustix::io::{Errno, retry_on_intr};
 
 /// Space that is always reserved behind the end of a log, so that a full disk can still be recorded.
 pub(super) const AHEAD: u64 = 1 << 20;
+
+/// The same for a log that its job does not depend on: a target may have room for little more than the copy.
+const AHEAD_SMALL: u64 = 64 << 10;
 
 /// The calls on a file of a log. Tests have files that fail.
 pub(super) trait Calls: Debug + Send + Sync {
@@ -30,9 +34,19 @@ pub(super) trait Calls: Debug + Send + Sync {
     /// Creates the file of the next part.
     fn next(&self) -> Result<Arc<dyn Calls>, Errno>;
 
-    /// Whether anything was written, or is to be written whatever happens.
+    /// Whether it was created, or that was tried.
     fn is_begun(&self) -> bool {
         true
+    }
+
+    /// Creates it, if that was not done. Returns whether it is there.
+    fn begin(&self) -> bool {
+        true
+    }
+
+    /// Space that is always reserved behind its end.
+    fn ahead(&self) -> u64 {
+        AHEAD
     }
 }
 
@@ -51,6 +65,7 @@ pub struct LogFile {
     file: OwnedFd,
     pub(super) key: Key,
     name: LogName,
+    ahead: u64,
 }
 
 impl LogFile {
@@ -60,15 +75,23 @@ impl LogFile {
     /// # Errors
     /// The file exists, another process has its lock, or there is no space. The file is removed again.
     pub fn create(directory: &OwnedFd, key: Key, name: LogName) -> io::Result<Self> {
-        Ok(Self::create_in(directory, key, name)?)
+        Ok(Self::create_in(directory, (key, name), AHEAD)?)
     }
 
-    fn create_in(directory: &OwnedFd, key: Key, name: LogName) -> Result<Self, Errno> {
+    /// The same with 64 KiB reserved, for a [`LaterLog`].
+    ///
+    /// # Errors
+    /// As `create`.
+    pub fn create_small(directory: &OwnedFd, key: Key, name: LogName) -> io::Result<Self> {
+        Ok(Self::create_in(directory, (key, name), AHEAD_SMALL)?)
+    }
+
+    fn create_in(directory: &OwnedFd, (key, name): (Key, LogName), ahead: u64) -> Result<Self, Errno> {
         let directory = rustix::io::fcntl_dupfd_cloexec(directory, 0)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         let file = retry_on_intr(|| rustix::fs::openat(&directory, name.to_string(), flags, mode))?;
-        let made = Self { directory, file, key, name };
+        let made = Self { directory, file, key, name, ahead };
         made.prepare().inspect_err(|_| {
             // The first error is the one to report. An empty log says nothing.
             let _ = rustix::fs::unlinkat(&made.directory, name.to_string(), AtFlags::empty());
@@ -82,7 +105,7 @@ impl LogFile {
         if retry_on_intr(lock) == Err(Errno::AGAIN) {
             return Err(Errno::AGAIN);
         }
-        reserve(self, 0, AHEAD)?;
+        reserve(self, 0, self.ahead)?;
         match retry_on_intr(|| rustix::fs::fsync(&self.directory)) {
             // The file system does not sync directories.
             Err(Errno::INVAL) => Ok(()),
@@ -110,20 +133,30 @@ impl Calls for LogFile {
 
     fn next(&self) -> Result<Arc<dyn Calls>, Errno> {
         let name = LogName { part: self.name.part + 1, ..self.name };
-        Ok(Arc::new(Self::create_in(&self.directory, self.key, name)?))
+        Ok(Arc::new(Self::create_in(&self.directory, (self.key, name), self.ahead)?))
+    }
+
+    fn ahead(&self) -> u64 {
+        self.ahead
     }
 }
 
 /// What creates the file of a log; none: there is to be no log.
 type Create = Box<dyn FnOnce() -> Option<LogFile> + Send>;
 
-/// A log whose file is created by the first frame. A job that ends before that, and was not stopped, leaves nothing.
+/// A log whose file is created by the first frame. A job that ends before that, and was not stopped, leaves nothing. The job does not depend on it:
+/// after a call that failed, what is written is dropped. A later run goes on with what the file has.
 pub struct LaterLog {
     pub(super) key: Key,
     name: LogName,
     create: Mutex<Option<Create>>,
     created: OnceLock<Option<LogFile>>,
+    report: Report,
+    has_failed: AtomicBool,
 }
+
+/// Gets the first failure.
+type Report = Box<dyn Fn(&io::Error) + Send + Sync>;
 
 impl Debug for LaterLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -132,14 +165,34 @@ impl Debug for LaterLog {
 }
 
 impl LaterLog {
-    /// `create` is called at most once, on any thread. If it returns none, what is written is dropped.
-    pub fn new(key: Key, name: LogName, create: impl FnOnce() -> Option<LogFile> + Send + 'static) -> Self {
-        Self { key, name, create: Mutex::new(Some(Box::new(create))), created: OnceLock::new() }
+    /// `create` is called at most once, on any thread. If it returns none, what is written is dropped. `report` gets the first failure of a call
+    /// after that.
+    pub fn new(
+        key: Key,
+        name: LogName,
+        create: impl FnOnce() -> Option<LogFile> + Send + 'static,
+        report: impl Fn(&io::Error) + Send + Sync + 'static,
+    ) -> Self {
+        let (create, created) = (Mutex::new(Some(Box::new(create) as Create)), OnceLock::new());
+        Self { key, name, create, created, report: Box::new(report), has_failed: AtomicBool::new(false) }
     }
 
     fn file(&self) -> Option<&LogFile> {
         let create = || self.create.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.created.get_or_init(|| create().and_then(|create| create())).as_ref()
+    }
+
+    /// Calls the file, unless a call has failed.
+    fn call<T>(&self, dropped: T, call: impl FnOnce(&LogFile) -> Result<T, Errno>) -> Result<T, Errno> {
+        let Some(file) = self.file().filter(|_| !self.has_failed.load(Ordering::Relaxed)) else {
+            return Ok(dropped);
+        };
+        Ok(call(file).unwrap_or_else(|errno| {
+            if !self.has_failed.swap(true, Ordering::Relaxed) {
+                (self.report)(&errno.into());
+            }
+            dropped
+        }))
     }
 }
 
@@ -149,22 +202,31 @@ impl Calls for LaterLog {
     }
 
     fn reserve(&self, offset: u64, bytes: u64) -> Result<(), Errno> {
-        self.file().map_or(Ok(()), |file| file.reserve(offset, bytes))
+        self.call((), |file| reserve(file, offset, bytes))
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
-        self.file().map_or(Ok(bytes.len()), |file| file.write(offset, bytes))
+        self.call(bytes.len(), |file| file.write(offset, bytes))
     }
 
     fn sync(&self) -> Result<(), Errno> {
-        self.file().map_or(Ok(()), Calls::sync)
+        self.call((), Calls::sync)
     }
 
+    /// No call fails, so no part follows.
     fn next(&self) -> Result<Arc<dyn Calls>, Errno> {
-        self.file().map_or(Err(Errno::NOENT), Calls::next)
+        Err(Errno::NOENT)
     }
 
     fn is_begun(&self) -> bool {
         self.created.get().is_some()
+    }
+
+    fn begin(&self) -> bool {
+        self.file().is_some()
+    }
+
+    fn ahead(&self) -> u64 {
+        AHEAD_SMALL
     }
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use atta_ledger::{Frame, Key, LogName, Record, Records, frame};
 use rustix::io::Errno;
 
-use super::file::{AHEAD, Calls, reserve};
+use super::file::{Calls, reserve};
 use super::outcome::{LogCall, LogError, LogWritten};
 use crate::stop::Stop;
 
@@ -180,7 +180,7 @@ impl<'a> Journal<'a> {
     /// Reserves the space of a frame that ends there, and what is reserved behind it. If there is none, the frame goes into what was reserved
     /// before, and the job is to stop.
     fn reserve_ahead(&mut self, end: u64) -> Result<(), LogError> {
-        match reserve(&*self.file, self.end, end - self.end + AHEAD) {
+        match reserve(&*self.file, self.end, end - self.end + self.file.ahead()) {
             Ok(()) => Ok(()),
             Err(errno @ (Errno::NOSPC | Errno::DQUOT)) => {
                 self.written.out_of_space = Some(atta_entry::Errno(errno.raw_os_error()));

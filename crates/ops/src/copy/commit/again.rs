@@ -155,10 +155,8 @@ impl Committer<'_> {
     ) -> Result<(OwnedFd, Metadata), FileError> {
         let source = self.maker.with_source(at, |_, from| open(from))?;
         let before = settled(&source)?;
-        let is_it = version.map_or_else(
-            || self.is_what_was_copied(&before, copy),
-            |version| version.is_of_source(&before),
-        );
+        let is_it = version
+            .map_or_else(|| self.is_what_was_copied(&before, copy), |version| version.is_of_source(&before));
         if is_it { Ok((source, before)) } else { Err(FileError::Changed) }
     }
 
@@ -287,7 +285,8 @@ mod tests {
         fs::write(&source, "other bytes").unwrap();
         assert_eq!(committer.file_beside(&at, &to, Some(&version)), Err(FileError::Changed));
         assert_eq!(fs::read_to_string(&path).unwrap(), "torn two?");
-        let names: Vec<_> = fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let names: Vec<_> =
+            fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         // The source, the private directory, and the copy.
         assert_eq!(names.len(), 3, "{names:?}");
     }

@@ -81,9 +81,11 @@ impl Committer<'_> {
 
     /// Counts a durable file and renames it to its final name. A file whose sync failed is written again, or removed and reported.
     fn finish_file(&mut self, pending: &PendingFile, checks: Vec<Check>, outcome: Result<(), FileError>) {
-        let outcome = match outcome {
-            Err(error) if error.is_worth_another_copy() => self.write_file_again(pending),
-            outcome => outcome,
+        let (outcome, is_another) = match outcome {
+            Err(error) if error.is_worth_another_copy() => {
+                (self.write_file_again(pending), pending.has_noted_chunks)
+            }
+            outcome => (outcome, false),
         };
         let PendingFile { at, mirror, name, temporary, bytes, elapsed, identity, .. } = pending;
         if let Err(error) = outcome {
@@ -107,7 +109,8 @@ impl Committer<'_> {
                 self.publish_now(&ready)
             }
         };
-        if is_named { self.commit.checks.add(checks) } else { self.forget_checks(checks) }
+        // What is another file now cannot be compared with the chunks of the first.
+        if is_named && !is_another { self.commit.checks.add(checks) } else { self.forget_checks(checks) }
     }
 
     /// Rewrites a file whose sync failed: a second sync would report success although data is lost.

@@ -21,7 +21,9 @@ use crate::copy::thread::Worker;
 use crate::digest::PieceValue;
 use crate::file::error::{FileError, Step};
 use crate::file::source::{Source, open, settled};
-use crate::large::{self, By, ChunkId, ChunkRange, ChunkResult, Chunked, Completion, LargeFiles, LargeOf, Plan};
+use crate::large::{
+    self, By, ChunkId, ChunkRange, ChunkResult, Chunked, Completion, LargeFiles, LargeOf, Plan,
+};
 use crate::tree::location::below;
 use crate::tree::operation::Cx;
 
@@ -126,8 +128,11 @@ impl CopyOperation<'_> {
 
     /// Removes the copies that will not be completed, unless a later run of the job goes on with them.
     pub(crate) fn forget_large(&self, worker: &mut Worker) {
-        let is_of_job = self.target.run_of_job.is_some();
-        for file in self.large.take_all().into_iter().filter(|_| !is_of_job) {
+        let left = self.large.take_all();
+        if left.is_empty() || self.is_of_job() {
+            return;
+        }
+        for file in left {
             if let Ok(to) = self.maker(worker).place(&file.own.mirror, &file.own.name) {
                 remove(&to, &file.own.made());
             }

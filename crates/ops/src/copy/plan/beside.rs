@@ -163,8 +163,11 @@ impl Place<'_> {
             LogPlace::Elsewhere => Some(None),
             LogPlace::Here => {
                 let path = Path::new(OsStr::from_bytes(&self.target.path));
-                let place = JobPlace::of_number(path, other.record.job)?;
-                Some(Some(place.path().as_os_str().as_bytes().to_vec()))
+                match JobPlace::of_number(path, other.record.job) {
+                    Ok(place) => Some(Some(place?.path().as_os_str().as_bytes().to_vec())),
+                    // It may be there.
+                    Err(_) => Some(None),
+                }
             }
         }
     }

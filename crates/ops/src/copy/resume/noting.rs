@@ -18,6 +18,7 @@ use atta_runtime::Stop;
 use crate::copy::commit::Committer;
 use crate::copy::commit::batch::BATCH_BYTES;
 use crate::copy::commit::syncing::{Opened, make_durable};
+use crate::copy::handler::CopyOperation;
 use crate::copy::results::Results;
 use crate::copy::target::Target;
 use crate::copy::target::mirror::{Mirror, SourceDirectory};
@@ -59,8 +60,7 @@ const HELD_OPEN: usize = 8;
 /// What is done and waits for a sync.
 pub(crate) struct Noting<'a> {
     pub(crate) journal: &'a Journal<Results>,
-    /// Writes a frame of the log now.
-    write: &'a (dyn Fn() + Sync),
+    log: &'a dyn CopyLog,
     /// Target directories in which something has ended, and which are synced by themselves.
     unsynced: Mutex<Unsynced>,
     began: Instant,
@@ -82,12 +82,28 @@ pub(crate) struct Noting<'a> {
 /// By the address of the directory: it, and when it was noted last.
 type Unsynced = HashMap<usize, (Arc<Directory>, u64)>;
 
+/// The log of a copy, as its caller writes it.
+pub trait CopyLog: Sync {
+    /// Writes now what was noted.
+    fn write(&self);
+
+    /// Whether there is a log with which a later run goes on. One that has not begun begins now.
+    fn is_kept(&self) -> bool;
+}
+
+impl CopyOperation<'_> {
+    /// Whether a later run goes on with what this one leaves.
+    pub(crate) fn is_of_job(&self) -> bool {
+        self.commit.noting.as_ref().is_some_and(|noting| noting.log.is_kept())
+    }
+}
+
 impl<'a> Noting<'a> {
-    pub(crate) fn new(journal: &'a Journal<Results>, write: &'a (dyn Fn() + Sync)) -> Self {
+    pub(crate) fn new(journal: &'a Journal<Results>, log: &'a dyn CopyLog) -> Self {
         let ([last, notes, published], chunks) = ([0; 3].map(AtomicU64::new), ChunkBytes::default());
         let (unsynced, began) = (Mutex::default(), Instant::now());
         let (is_served, is_over, wakes) = (AtomicBool::new(false), Mutex::default(), Condvar::new());
-        Self { journal, write, unsynced, began, last, notes, chunks, published, is_served, is_over, wakes }
+        Self { journal, log, unsynced, began, last, notes, chunks, published, is_served, is_over, wakes }
     }
 
     /// Whether something waits for a sync.
@@ -223,7 +239,7 @@ impl Target<'_> {
         // Also if it failed: what was held is forgotten then.
         if noting.chunks.ended.fetch_max(copied, Ordering::Relaxed) < copied {
             // Within a second, much more may be copied.
-            (noting.write)();
+            noting.log.write();
         }
         synced
     }

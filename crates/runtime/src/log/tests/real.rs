@@ -70,16 +70,17 @@ fn file_is_new_and_locked_while_it_is_open() {
 
 #[test]
 fn later_log_is_created_by_its_first_frame() {
-    for (writes, stops, is_there) in
-        [(false, false, false), (true, false, true), (false, true, true)]
-    {
+    for (writes, stops, is_there) in [(false, false, false), (true, false, true), (false, true, true)] {
         let scratch = Scratch::new("log-later").unwrap();
         let directory = open(scratch.path());
-        let later = LaterLog::new(key(), NAME, move || LogFile::create(&directory, key(), NAME).ok());
+        let create = move || LogFile::create_small(&directory, key(), NAME).ok();
+        let later = LaterLog::new(key(), NAME, create, |_| {});
         let (notes, stop) = (Notes::default(), Stop::new());
         let logging = Logging { facts: &notes, stop: &stop, limits: ON_REQUEST };
         let (_, written) = with_log(later, logging, |log| {
-            notes.add(1);
+            if !stops {
+                notes.add(1);
+            }
             assert!(!scratch.join("1.0").exists());
             if writes {
                 log.write_now().unwrap();
@@ -91,7 +92,12 @@ fn later_log_is_created_by_its_first_frame() {
         assert!(written.is_ok());
         assert_eq!(scratch.join("1.0").exists(), is_there, "{writes} {stops}");
         if is_there {
-            assert_eq!(read_all(&logs(scratch.path())).0, [1]);
+            let expected: &[u64] = if stops { &[] } else { &[1] };
+            assert_eq!(
+                read_all(&logs(scratch.path())).0,
+                expected,
+                "after a stop it is there, also with no notes"
+            );
         }
     }
 }
@@ -101,7 +107,8 @@ fn later_log_is_created_by_its_first_frame() {
 fn log_that_cannot_be_created_stops_nothing() {
     let (notes, stop) = (Notes::default(), Stop::new());
     let logging = Logging { facts: &notes, stop: &stop, limits: ON_REQUEST };
-    let (_, written) = with_log(LaterLog::new(key(), NAME, || None), logging, |log| {
+    let (_, written) = with_log(LaterLog::new(key(), NAME, || None, |_| {}), logging, |log| {
+        assert!(!log.is_kept());
         notes.add(1);
         log.write_now().unwrap();
         notes.add(2);
