@@ -13,7 +13,7 @@ use crate::resume_copy::{assert_same, copy, signature, temporary, totals};
 use crate::support::{Ran, make_directory, make_file, run, scratch};
 
 /// Copies in a short test.
-const KILLS: u64 = 4;
+const KILLS: u64 = 2;
 /// Runs of one copy that are ended early, at most.
 const RUNS_MAX: usize = 5;
 
@@ -25,7 +25,7 @@ fn number_in(variable: &str, otherwise: u64) -> u64 {
 fn make_tree(tree: &Path, seed: u64) {
     make_directory(tree);
     trees::random(&make_directory(tree.join("random")), seed, 700).unwrap();
-    trees::flat(&make_directory(tree.join("flat")), 5_000).unwrap();
+    trees::flat(&make_directory(tree.join("flat")), 4_300).unwrap();
     for number in 0..60_u32 {
         let directory = make_directory(tree.join(format!("d{number}")));
         trees::flat(&directory, 12).unwrap();
