@@ -13,6 +13,7 @@ use atta_ops::{copy, walk};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+use crate::run::fatal::Fatal;
 use crate::run::file::print;
 use crate::run::history::{self, End, Known, hex, now};
 use crate::run::job;
@@ -125,8 +126,7 @@ impl Job {
             _ => {}
         }
         let is_other = |number: Option<[u8; 16]>| number.is_none_or(|number| hex(&number) != known.number);
-        let is_gone =
-            known.host == host() && place.is_reachable() && LoggedJob::find(&place).is_ok_and(is_other);
+        let is_gone = known.host == host() && place.is_reachable() && place.number().is_ok_and(is_other);
         let state = if is_gone { State::Gone } else { State::Unreachable };
         Self { known, state, holder: None }
     }
@@ -209,7 +209,7 @@ pub(crate) fn run(arguments: &JobsArguments) -> u8 {
             print(&text)
         }
     };
-    printed.map_or_else(|fatal| fatal.report(), |()| exit::DONE)
+    printed.map_or_else(Fatal::report, |()| exit::DONE)
 }
 
 /// The job in a directory, or those of copies to it.

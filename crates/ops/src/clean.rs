@@ -13,11 +13,11 @@ pub use crate::jobs::record::Holder;
 pub use crate::jobs::sweep::Leftover;
 pub use crate::refused::Refused;
 
-use crate::jobs::logs::{self, Ended};
 use crate::jobs::names;
 use crate::jobs::sweep::{Top, sweep};
 use crate::jobs::tree::{Manner, Tally};
 use crate::jobs::{self, Other, State};
+use crate::resume::{self, Ended};
 use crate::tree;
 
 /// The most runs to examine.
@@ -83,7 +83,7 @@ impl Outcome {
     ) -> Vec<u64> {
         let running = runs.iter().filter(|other| run_of(other).life == Life::Runs);
         let mut held: Vec<_> = running.map(|other| other.record.job).collect();
-        for job in logs::all_below(top).into_iter().filter(|job| may_act_on(job.uid())) {
+        for job in resume::all_below(top).into_iter().filter(|job| may_act_on(job.uid())) {
             match job.remove(&held, manner.removes) {
                 Ok(Ended::Removed(tally)) => self.add_removed(tally),
                 Ok(Ended::Held(number)) => held.extend(number),

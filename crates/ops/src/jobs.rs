@@ -12,7 +12,6 @@
 
 #[cfg(test)]
 pub(crate) mod fuzz;
-pub(crate) mod logs;
 pub(crate) mod names;
 pub(crate) mod record;
 pub(crate) mod sweep;
@@ -27,14 +26,13 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 
 use crate::metadata::inherited;
-use crate::resume;
 use atta_sys::{self as sys, Features, retry};
 use names::Namer;
 use record::{BYTES_MAX, Record};
 
 const RECORD: &CStr = c"record";
 /// Runs of one user in one place that are looked at.
-const RUNS_MAX: usize = 4096;
+pub(crate) const RUNS_MAX: usize = 4096;
 /// How often a directory is made again if other runs remove it at the same time.
 const TRIES: u32 = 16;
 /// How long to wait for another run that has locked the directory of all runs.
@@ -388,34 +386,6 @@ pub(crate) fn open_of_another_rank(
     }
 }
 
-/// Whether a name is a run's private directory, or the directory of all runs of a user, and records prove it for everything in it.
-pub(crate) fn is_private_directory(above: &Arc<OwnedFd>, name: &CStr) -> bool {
-    let is_of_run = |above: &OwnedFd, name: &CStr, parsed: Option<names::Parsed<'_>>| {
-        let directory = open_private(above, name, None).ok();
-        let record = directory.and_then(|directory| read_record(&directory).ok().flatten());
-        record.is_some_and(|(_, record)| {
-            let namer = Namer::of(record.job, record.uid.to_string().as_bytes());
-            match parsed {
-                Some(_) => namer.alone().as_c_str() == name,
-                None => namer.tag().as_c_str() == name,
-            }
-        })
-    };
-    match names::parse(name.to_bytes()) {
-        Some(names::Parsed { serial: Some(_), .. }) | None => false,
-        parsed @ Some(names::Parsed { tag: Some(_), .. }) => is_of_run(above, name, parsed),
-        Some(names::Parsed { tag: None, .. }) => {
-            let Ok(home) = open_private(above, name, None) else { return false };
-            let names = sys::names_of(&home, RUNS_MAX).unwrap_or_default();
-            let is_of_job = |name: &CStr| {
-                let job = logs::is_name(name.to_bytes()).then(|| open_private(&home, name, None).ok());
-                job.flatten().is_some_and(|job| resume::number_in(&job).is_some())
-            };
-            !names.is_empty() && names.iter().all(|name| is_of_run(&home, name, None) || is_of_job(name))
-        }
-    }
-}
-
 /// The namer of the run that gave a name, which is `parsed`, if the run's record is in that directory.
 pub(crate) fn namer_in(directory: impl AsFd, parsed: names::Parsed<'_>) -> Option<Namer> {
     let tag = CString::new(parsed.tag?).ok()?;
@@ -466,7 +436,7 @@ mod tests {
         assert_eq!(second.others.len(), 1);
         assert!(matches!(second.others[0].state, State::Runs), "{second:?}");
         assert_eq!(second.others[0].record, *first.job.record());
-        assert!(is_private_directory(&top, &one.home()));
+        assert!(crate::resume::is_private_directory(&top, &one.home()));
         let name = one.of_file(0);
         let found = namer_in(&top, names::parse(name.to_bytes()).unwrap()).unwrap();
         assert!(found.gave(name.to_bytes()));
@@ -499,7 +469,10 @@ mod tests {
             }
             let run = begun(&top, &namer);
             assert_eq!(names(&scratch).len(), 2, "{what}");
-            assert!(is_private_directory(&top, &namer.alone()) && !is_private_directory(&top, &namer.home()));
+            assert!(
+                crate::resume::is_private_directory(&top, &namer.alone())
+                    && !crate::resume::is_private_directory(&top, &namer.home())
+            );
             let name = namer.of_directory(c"a");
             assert!(namer_in(&top, names::parse(name.to_bytes()).unwrap()).is_some());
             assert!(open_of_another_rank(&top, &namer, None).is_ok());

@@ -124,7 +124,7 @@ impl Asking<'_> {
             }
         }
         let place = job::place_in_target(&self.sources, target, is)?;
-        let job = job::later(place, self.asked(is, false)?, arguments.report.kept())?;
+        let job = job::later(&place, self.asked(is, false)?, arguments.report.kept())?;
         Ok(OfCopy { job, target: is, given_up: None })
     }
 

@@ -115,22 +115,22 @@ pub(crate) fn begin(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job
 
 /// The number of the job of a copy in its target, if there is one.
 pub(crate) fn number_at(place: &JobPlace) -> Result<Option<[u8; 16]>, Refused> {
-    LoggedJob::find(place).map_err(|error| refused(&error, place))
+    place.number().map_err(|error| refused(&error, place))
 }
 
 /// As [`begin`], for a job that is there. None: its last process has removed it meanwhile.
 pub(crate) fn begin_there(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Option<Job>, Refused> {
     let begun = begin(place, asked, summary);
     match begun {
-        Err(_) if matches!(LoggedJob::find(place), Ok(None)) => Ok(None),
+        Err(_) if matches!(place.number(), Ok(None)) => Ok(None),
         begun => begun.map(Some),
     }
 }
 
 /// A job in the target of a copy that begins when its log is first written.
-pub(crate) fn later(place: JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
+pub(crate) fn later(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
     let (request, has_all_roots) = asked.request()?;
-    let running = RunningJob::later(place.clone(), &request).map_err(|error| refused(&error, &place))?;
+    let running = RunningJob::later(place.clone(), &request).map_err(|error| refused(&error, place))?;
     Ok(Job { running: Arc::new(running), summary, has_all_roots })
 }
 

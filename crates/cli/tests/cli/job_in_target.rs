@@ -309,7 +309,7 @@ fn other_copies_leave_a_killed_one_alone() {
     let ran = run(&mut copy_in(here, &["beside", "another"])).expect_code(0);
     assert!(ran.err().contains(" has what another copy has not completed "), "{}", ran.err());
     // It is no data.
-    let ran = run(&mut copy_in(here, &["--no-job", ".", "/dev/shm"]).args(["-n", "-v"]));
+    let ran = run(copy_in(here, &["--no-job", ".", "/dev/shm"]).args(["-n", "-v"]));
     assert!(!ran.out().contains("job."), "{}", ran.out());
     let said = run(&mut copy_in(here, &["beside", "another"])).expect_code(0).err();
     let hint = said.split_once("go on with it: ").unwrap().1.split_once("; or give it up").unwrap().0;

@@ -9,10 +9,13 @@ use atta_ledger::LogName;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 
-use super::NotBegun;
+use super::error::NotBegun;
+use super::header::{BYTES_MAX, Header};
 use crate::jobs::record::Record;
 use atta_sys::{self as sys, retry};
 
+/// Most logs of a job.
+pub(super) const LOGS_MAX: usize = 1 << 20;
 const HOLDER: &CStr = c"holder";
 /// The header.
 pub(super) const JOB: &CStr = c"job";
@@ -72,12 +75,12 @@ pub(super) fn forget(directory: &OwnedFd, names: &[CString]) -> Result<(), Errno
 
 /// Removes all files of a job, if nothing else is in its directory. Returns how many there were, and their size on the disk; none: it is no job of this
 /// version, and is left alone.
-pub(crate) fn forget_files(directory: &OwnedFd, removes: bool) -> Result<Option<(u64, u64)>, Errno> {
-    let names = sys::names_of(directory, super::LOGS_MAX)?;
+pub(super) fn forget_files(directory: &OwnedFd, removes: bool) -> Result<Option<(u64, u64)>, Errno> {
+    let names = sys::names_of(directory, LOGS_MAX)?;
     let has_header = names.iter().any(|name| name.as_c_str() == JOB);
     let is_job = names.iter().all(|name| is_own(name))
         && names.iter().any(|name| [JOB, HOLDER].contains(&name.as_c_str()));
-    if !is_job || has_header && super::number_in(directory).is_none() {
+    if !is_job || has_header && number_in(directory).is_none() {
         return Ok(None);
     }
     let mut bytes = 0;
@@ -110,14 +113,14 @@ fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
 
 /// Whether a process holds a job.
 #[derive(Debug)]
-pub(crate) enum Holding {
+pub(super) enum Holding {
     /// None does, as long as this value lives. Without a file to lock, none has begun.
     Free(Option<OwnedFd>),
     Held,
 }
 
 /// Takes the lock of a job without naming this process as its holder.
-pub(crate) fn try_hold(directory: &OwnedFd) -> Result<Holding, Errno> {
+pub(super) fn try_hold(directory: &OwnedFd) -> Result<Holding, Errno> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match retry(|| rustix::fs::openat(directory, HOLDER, flags, Mode::empty())) {
         Err(Errno::NOENT) => return Ok(Holding::Free(None)),
@@ -232,4 +235,21 @@ pub(super) fn write(directory: &OwnedFd, (partial, name): (&CStr, &CStr), bytes:
     retry(|| rustix::fs::fsync(&file))?;
     retry(|| rustix::fs::renameat(directory, partial, directory, name))?;
     sync_directory(directory)
+}
+
+/// The header of a job, if there is one.
+pub(super) fn read_header(directory: &OwnedFd) -> Result<Option<Header>, NotBegun> {
+    let Some(text) = read(directory, JOB, BYTES_MAX)? else { return Ok(None) };
+    Header::from_text(&text).map(Some).ok_or(NotBegun::Invalid)
+}
+
+/// The number of the job in an open directory, as names of temporary files have it. None: there is no valid header.
+pub(super) fn number_in(directory: &OwnedFd) -> Option<u64> {
+    read_header(directory).ok().flatten().map(|header| short(header.number))
+}
+
+/// The number that names of temporary files follow from.
+#[must_use]
+pub fn short(number: [u8; 16]) -> u64 {
+    u64::from_le_bytes(*number.first_chunk().unwrap_or(&[0; 8]))
 }

@@ -13,7 +13,9 @@
 //!
 //! A line with another first word is skipped: later versions may add some. A header without its last line is none.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+
+use atta_entry::escape;
 
 use crate::jobs::record::{fields_of, hex, once, unhex};
 
@@ -90,6 +92,17 @@ pub struct Difference {
     pub missing: Option<Vec<u8>>,
     /// What only the request has.
     pub more: Option<Vec<u8>>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.missing, &self.more) {
+            (Some(missing), Some(more)) => write!(f, "it has {}, not {}", escape(missing), escape(more)),
+            (Some(missing), None) => write!(f, "it has {}", escape(missing)),
+            (None, Some(more)) => write!(f, "it does not have {}", escape(more)),
+            (None, None) => write!(f, "it has the same things in another order"),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,10 @@ use std::sync::OnceLock;
 
 use atta_ledger::Key;
 
-use super::header::Header;
-use super::{JobPlace, LoggedJob, NotBegun, Request, new_header};
+use super::error::NotBegun;
+use super::header::{Header, Request};
+use super::job::{LoggedJob, new_header};
+use super::place::JobPlace;
 use crate::jobs::record::utc;
 
 /// See the head of this file.

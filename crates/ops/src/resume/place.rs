@@ -13,9 +13,11 @@ use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode};
 
-use super::{LoggedJob, NotBegun, short};
+use super::directories as logs;
+use super::error::NotBegun;
+use super::files::{read_header, short};
+use crate::jobs;
 use crate::jobs::names::Namer;
-use crate::jobs::{self, logs};
 use crate::metadata::give::times;
 use atta_sys::{self as sys, retry};
 
@@ -97,7 +99,7 @@ impl JobPlace {
     /// A job cannot be read: it may be the one.
     pub(crate) fn of_number(top: &Path, number: u64) -> Result<Option<Self>, NotBegun> {
         for place in Self::all_in(top)? {
-            if LoggedJob::find(&place)?.map(short) == Some(number) {
+            if place.number()?.map(short) == Some(number) {
                 return Ok(Some(place));
             }
         }
@@ -113,6 +115,19 @@ impl JobPlace {
         };
         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
         sys::open_directory_path(above.as_os_str().as_bytes(), true).is_ok()
+    }
+
+    /// The number of the job there. None: there is no such directory of this user's, or no job in it.
+    ///
+    /// # Errors
+    /// There may be one: it cannot be read, or is of another version.
+    pub fn number(&self) -> Result<Option<[u8; 16]>, NotBegun> {
+        match self.open() {
+            Err(NotBegun::Failed(_, Errno::NOENT | Errno::NOTDIR | Errno::LOOP) | NotBegun::NotPrivate) => {
+                Ok(None)
+            }
+            opened => Ok(read_header(&opened?)?.map(|header| header.number)),
+        }
     }
 
     /// Its path.

@@ -2,9 +2,11 @@
 
 use atta_entry::Errno;
 
-use super::files::{self, END, Holding, try_hold};
-use super::header::BYTES_MAX;
-use super::{JobPlace, LOGS_MAX, LoggedJob, NotBegun, Request, read, read_header};
+use super::error::NotBegun;
+use super::files::{self, END, Holding, LOGS_MAX, read, read_header, try_hold};
+use super::header::{BYTES_MAX, Request};
+use super::job::LoggedJob;
+use super::place::JobPlace;
 use crate::jobs::record::{Holder, utc};
 use atta_sys as sys;
 

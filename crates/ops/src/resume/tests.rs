@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::path::Path;
 
-use atta_ledger::{Frame, Logs, Records};
+use atta_ledger::{Frame, Key, LogName, Logs, Record as Noted, Records};
 use atta_testkit::scratch::Scratch;
 
 use rustix::fs::FlockOperation;

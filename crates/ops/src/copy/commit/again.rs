@@ -243,6 +243,7 @@ fn empty(
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a directory of the test's own")]
 mod tests {
     use std::fs;
     use std::os::unix::ffi::OsStrExt;

@@ -9,6 +9,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use crate::copy::target::mirror::{Here, SourceDirectory};
 use crate::jobs;
 use crate::jobs::names::{self, Namer, PREFIX, Parsed};
+use crate::resume::is_private_directory;
 use crate::tree::listing::descriptor_cache::DescriptorCache;
 use atta_sys::{self as sys, Features};
 
@@ -29,7 +30,7 @@ pub(crate) fn is_unfinished(
         None => false,
         Some(Parsed { serial: None, .. }) => {
             let name = std::ffi::CString::new(name).unwrap_or_default();
-            jobs::is_private_directory(here.descriptor, &name)
+            is_private_directory(here.descriptor, &name)
         }
         Some(parsed) => find(here.directory, parsed, held, features).is_some_and(|namer| namer.gave(name)),
     }

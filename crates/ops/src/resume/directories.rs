@@ -1,5 +1,5 @@
-//! Directories of jobs with logs beside the records of runs (`resume/place.rs`): which there are, of any user, and how one that nobody goes on with is
-//! removed. What is in them is read by `resume.rs`.
+//! Directories of jobs with logs beside the records of runs (`place.rs`): which there are, of any user, and how one that nobody goes on with is
+//! removed. What is in them is read by others.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 use rustix::fs::AtFlags;
 
-use super::names::{self, Parsed};
-use super::open_private;
-use super::tree::Tally;
-use crate::resume::{self, Holding};
+use super::files::{Holding, forget_files, number_in, try_hold};
+use crate::jobs::names::{self, Parsed};
+use crate::jobs::open_private;
+use crate::jobs::tree::Tally;
 use atta_sys as sys;
 
 const PREFIX: &[u8] = b"job.";
@@ -95,15 +95,15 @@ impl JobDirectory {
     pub(crate) fn remove(&self, running: &[u64], removes: bool) -> Result<Ended, Errno> {
         let home = open_private(&self.top, &self.home, None)?;
         let directory = open_private(&home, &self.name, None)?;
-        let number = resume::number_in(&directory);
+        let number = number_in(&directory);
         if number.is_some_and(|number| running.contains(&number)) {
             return Ok(Ended::Held(number));
         }
-        let _held = match resume::try_hold(&directory)? {
+        let _held = match try_hold(&directory)? {
             Holding::Free(held) => held,
             Holding::Held => return Ok(Ended::Held(number)),
         };
-        let Some((files, bytes)) = resume::forget_files(&directory, removes)? else {
+        let Some((files, bytes)) = forget_files(&directory, removes)? else {
             return Ok(Ended::Unknown);
         };
         if removes {
