@@ -248,6 +248,7 @@ impl<'a> Copy<'a> {
             live: Live::new(budget.threads),
             is_repair: false,
             left_out: None,
+            lacks_log: false,
             held: budget.held_in_target,
         };
         let starts = Box::new(starts_of(sources).map(Seed::from));
@@ -296,6 +297,13 @@ impl<'a> Copy<'a> {
             journal.hold();
         }
         Self { logged: Some(Logged { journal, earlier }), ..self }
+    }
+
+    /// For a rank that cannot write its log while others write theirs: it leaves what is there to a later run of the job, as they do.
+    #[must_use]
+    pub fn lacking_log(mut self) -> Self {
+        self.operation.lacks_log = true;
+        self
     }
 
     /// Leaves a directory out, by device and inode: that of the job.

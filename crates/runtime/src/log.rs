@@ -92,6 +92,11 @@ impl LogHandle<'_> {
         self.file.begin()
     }
 
+    /// If there is no log yet, none begins any more.
+    pub fn cancel(&self) {
+        self.file.cancel();
+    }
+
     /// As [`write_now`](Self::write_now); it is also on storage.
     ///
     /// # Errors

@@ -35,10 +35,11 @@ pub(super) fn conclude(arguments: &CopyArguments, failures: &Failures, ended: En
     // A copy is partial if a file that was to be read back was not.
     let has_changed = outcome.earlier.as_ref().is_some_and(|earlier| earlier.changed > 0);
     let is_partial = outcome.totals.failed() > 0 || outcome.totals.not_verified > 0 || has_changed;
-    let code = interrupted.unwrap_or(if is_partial { exit::PARTIAL } else { exit::DONE });
+    let come_to = if is_partial { exit::PARTIAL } else { exit::DONE };
+    let code = interrupted.unwrap_or(come_to);
     let kept = || {
         let json = summary(arguments, outcome, false).to_string();
-        job::kept(code, &json, &words(arguments, outcome, false))
+        job::kept(come_to, &json, &words(arguments, outcome, false))
     };
     let line = job.as_ref().map(Job::line);
     // Before anything is printed: a later copy must not go on with this one because its summary went nowhere.
@@ -62,7 +63,8 @@ pub(super) fn conclude(arguments: &CopyArguments, failures: &Failures, ended: En
     }
     if !arguments.report.quiet {
         let words = line.unwrap_or_else(|| std::env::args_os().collect());
-        let advice = advice::advice(arguments, outcome, (&words, interrupted.is_some(), job.is_some()));
+        let advice =
+            advice::advice(arguments, outcome, (&words, interrupted.is_some() && !is_over, job.is_some()));
         advice.iter().for_each(|advice| hint(advice));
     }
     if let Some(fatal) = fatal {

@@ -65,6 +65,11 @@ impl Part {
         what.map(|what| Fatal::Failed { what, hint: None })
     }
 
+    /// Whether a rank was stopped before its end.
+    pub(super) fn has_stopped(&self) -> bool {
+        self.stopped
+    }
+
     /// The same, with paths short enough to be sent.
     pub(super) fn shortened(mut self) -> Self {
         self.report.slowest.iter_mut().for_each(|file| file.path.truncate(PATH_BYTES_MAX));

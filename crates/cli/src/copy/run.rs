@@ -128,10 +128,13 @@ impl Rank<'_> {
         let fatal = fatal.or_else(|| received.from.damaged());
         let fatal = fatal.or_else(|| list_error.and_then(|error| take(&error)));
         let fatal = fatal.or_else(|| part.take_failure().filter(|_| decided.job().is_some()));
-        let interrupted = (part.interrupted > 0).then_some(part.interrupted);
+        let (interrupted, has_stopped) =
+            ((part.interrupted > 0).then_some(part.interrupted), part.has_stopped());
         let extra = extra.map(|extra| extra.load(Ordering::Relaxed));
         let mut whole = Whole { target_is_name, makes_top, leftovers, extra, earlier, ..part.whole() };
         let is_complete = fatal.is_none() && interrupted.is_none() && !whole.parked;
+        // A signal may have come when nothing was left to do.
+        let is_over = fatal.is_none() && !has_stopped && !whole.parked;
         let fatal = match manifest.as_ref().filter(|_| is_complete).map(Manifest::write) {
             Some(Ok(written)) => {
                 whole.manifest = written;
@@ -144,7 +147,7 @@ impl Rank<'_> {
         let summed = || summary(arguments, &whole, interrupted.is_some());
         let finish = |reporter: Reporter| reporter.events.finish(summed, &stop).err();
         let fatal = fatal.or_else(|| received.reporter.and_then(finish));
-        let ended = Ended { outcome: &whole, interrupted, fatal, job, is_over: is_complete };
+        let ended = Ended { outcome: &whole, interrupted, fatal, job, is_over };
         Ok(conclude(arguments, &failures, ended))
     }
 
@@ -220,7 +223,7 @@ impl Rank<'_> {
             Err(fatal) => {
                 // The others wait for this rank.
                 stop.set();
-                self.run(copy, (received, Some(fatal.what())), session)
+                self.run(copy.lacking_log(), (received, Some(fatal.what())), session)
             }
         }
     }

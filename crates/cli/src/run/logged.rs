@@ -50,10 +50,12 @@ impl RunOfJob {
 
     /// Finds the directory of the job and makes the log of a rank there that is not the first.
     pub(crate) fn join(&self, path: &Path, rank: u32) -> Result<(OwnedFd, LogFile), Fatal> {
-        let joined = LoggedJob::join(&JobPlace::from(path), &self.number);
+        let place = JobPlace::from(path);
+        let joined = LoggedJob::join(&place, &self.number);
         let joined = joined.map_err(|error| Fatal::Failed { what: error.describe(path), hint: None });
         let (directory, key) = joined?;
-        let log = new_log(&directory, key, LogName { run: self.run, rank, part: 0 })?;
+        let name = LogName { run: self.run, rank, part: 0 };
+        let log = new_log(&directory, (key, name), place.is_in_target())?;
         Ok((directory, log))
     }
 }
@@ -92,6 +94,10 @@ impl CopyLog for OfCopy<'_, '_> {
     fn is_kept(&self) -> bool {
         self.0.is_kept()
     }
+
+    fn end(&self) {
+        self.0.cancel();
+    }
 }
 
 /// Reports why a copy goes on without a log.
@@ -118,7 +124,7 @@ pub(crate) fn prepare<R: SliceResults>(
         }
     }
     let name = LogName { run: logged.run(), rank: FIRST, part: 0 };
-    Ok((journal, new_log(logged.directory(), logged.key(), name)?))
+    Ok((journal, new_log(logged.directory(), (logged.key(), name), job.is_in_target())?))
 }
 
 /// Runs a command while its log is written. Also returns what of the log failed.
@@ -145,8 +151,10 @@ pub(crate) fn write_first(log: &LogHandle<'_>, is_alone: bool) -> Result<(), Fat
     written.map_err(|error| log_failed(&error))
 }
 
-fn new_log(directory: &OwnedFd, key: Key, name: LogName) -> Result<LogFile, Fatal> {
-    LogFile::create(directory, key, name)
+/// `is_small`: it takes room from a copy.
+fn new_log(directory: &OwnedFd, (key, name): (Key, LogName), is_small: bool) -> Result<LogFile, Fatal> {
+    let create = if is_small { LogFile::create_small } else { LogFile::create };
+    create(directory, key, name)
         .map_err(|error| failed(format!("cannot make the log {name} of the job: {error}")))
 }
 

@@ -350,6 +350,22 @@ fn job_ends_although_nobody_reads_the_summary() {
     assert_same(&source, &scratch.join("target"));
 }
 
+/// As home directories are on many hosts. Whether there is a job in it is not known, and not needed.
+#[test]
+fn directory_above_target_need_not_be_readable() {
+    let Some((scratch, program)) = unprivileged("directory_above_target_need_not_be_readable") else {
+        return;
+    };
+    let (source, above) = (make_directory(scratch.join("source")), make_directory(scratch.join("above")));
+    make_file(source.join("file"), b"file");
+    let target = make_directory(above.join("target"));
+    give_to_nobody(&target);
+    set_mode(&above, 0o711);
+    let mut command = program();
+    run(command.args(["copy", "-q"]).arg(&source).arg(&target).current_dir("/")).expect_code(0);
+    assert_eq!(names_in(&target), ["source"]);
+}
+
 /// It gets the mode of its source before its job ends.
 #[test]
 fn job_ends_in_a_directory_that_nobody_may_write() {

@@ -92,6 +92,9 @@ impl<'a> Ending<'a> {
         let left = session.beside(|| self.sweep())?;
         let left = self.meet(session, left)?;
         if session.is_first() {
+            if let Some(noting) = &self.operation.commit.noting {
+                noting.end_log();
+            }
             session.beside(|| self.clean(left))?;
         }
         self.meet(session, 0)?;

@@ -58,6 +58,8 @@ pub(crate) struct CopyOperation<'a> {
     pub(crate) is_repair: bool,
     /// Device and inode of a directory that is left out: that of the job.
     pub(crate) left_out: Option<(u64, u64)>,
+    /// Other ranks have logs of the job, and this one has none.
+    pub(crate) lacks_log: bool,
     /// How many descriptors of the target a thread keeps open.
     pub(crate) held: usize,
 }

@@ -78,9 +78,8 @@ pub(super) fn forget(directory: &OwnedFd, names: &[CString]) -> Result<(), Errno
 pub(super) fn forget_files(directory: &OwnedFd, removes: bool) -> Result<Option<(u64, u64)>, Errno> {
     let names = sys::names_of(directory, LOGS_MAX)?;
     let has_header = names.iter().any(|name| name.as_c_str() == JOB);
-    let is_job = names.iter().all(|name| is_own(name))
-        && names.iter().any(|name| [JOB, HOLDER].contains(&name.as_c_str()));
-    if !is_job || has_header && number_in(directory).is_none() {
+    // An empty one is what a process left that was killed when it removed the job.
+    if !names.iter().all(|name| is_own(name)) || has_header && number_in(directory).is_none() {
         return Ok(None);
     }
     let mut bytes = 0;

@@ -235,7 +235,10 @@ impl LoggedJob {
         let names = sys::names_of(&self.directory, LOGS_MAX)?;
         files::forget(&self.directory, &names)?;
         files::forget_holder(&self.directory)?;
-        self.place.remove(keeps_times)
+        let Self { place, directory, holder, opened, .. } = self;
+        // NFS keeps names of files that are open.
+        drop((directory, holder, opened));
+        place.remove(keeps_times)
     }
 
     /// Notes that the job is complete, and removes its logs. `summary`: what [`begin`](Self::begin) says of it later.

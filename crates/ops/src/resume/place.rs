@@ -54,8 +54,12 @@ impl InTarget {
 
     /// The directory of all runs of this user.
     fn home(&self) -> Result<OwnedFd, NotBegun> {
-        let failed = |errno| NotBegun::Failed("open", errno);
-        let top = sys::open_directory_path(self.top.as_os_str().as_bytes(), true).map_err(failed)?;
+        let top = match sys::open_directory_path(self.top.as_os_str().as_bytes(), true) {
+            // A copy opens it too, so no copy has begun a job there.
+            Err(Errno::ACCES | Errno::PERM) => Err(Errno::NOENT),
+            opened => opened,
+        };
+        let top = top.map_err(|errno| NotBegun::Failed("open", errno))?;
         private(jobs::open_private(&top, &home_name(), Some(rustix::process::geteuid().as_raw())))
     }
 }
@@ -176,7 +180,11 @@ impl JobPlace {
         let Some(in_target) = &self.in_target else { return Ok(()) };
         let top = sys::open_directory_path(in_target.top.as_os_str().as_bytes(), true)?;
         let home = jobs::open_private(&top, &home_name(), None)?;
-        retry(|| rustix::fs::unlinkat(&home, &in_target.name, AtFlags::REMOVEDIR))?;
+        match retry(|| rustix::fs::unlinkat(&home, &in_target.name, AtFlags::REMOVEDIR)) {
+            // The same command begins there again, or an NFS client keeps names of files that are open.
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
         // Other runs may be in it.
         let remove = || retry(|| rustix::fs::unlinkat(&top, home_name(), AtFlags::REMOVEDIR));
         if !keeps_times {
@@ -189,9 +197,8 @@ impl JobPlace {
             Err(Errno::ACCES) => {
                 let set_mode = |mode| retry(|| rustix::fs::fchmod(&top, Mode::from_raw_mode(mode)));
                 set_mode(before.mode & 0o7777 | 0o700)?;
-                let removed = remove();
+                let _ = remove();
                 set_mode(before.mode & 0o7777)?;
-                removed?;
             }
             Ok(()) => {}
             // Another run is in it.

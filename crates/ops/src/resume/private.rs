@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::fd::OwnedFd;
 
 use super::directories::is_name;
-use super::files::number_in;
+use super::files::forget_files;
 use crate::jobs::names::{self, Namer};
 use crate::jobs::{RUNS_MAX, open_private, read_record};
 use atta_sys as sys;
@@ -32,7 +32,7 @@ pub(crate) fn is_private_directory(above: &Arc<OwnedFd>, name: &CStr) -> bool {
             let names = sys::names_of(&home, RUNS_MAX).unwrap_or_default();
             let is_of_job = |name: &CStr| {
                 let job = is_name(name.to_bytes()).then(|| open_private(&home, name, None).ok());
-                job.flatten().is_some_and(|job| number_in(&job).is_some())
+                job.flatten().is_some_and(|job| forget_files(&job, false).is_ok_and(|files| files.is_some()))
             };
             !names.is_empty() && names.iter().all(|name| is_of_run(&home, name, None) || is_of_job(name))
         }

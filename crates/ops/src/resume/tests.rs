@@ -56,6 +56,11 @@ fn job_without_a_log_has_had_a_run() {
     assert_eq!(LoggedJob::begin(&place(&path), &asks).unwrap().run(), 1);
     assert_eq!(LoggedJob::begin(&place(&path), &asks).unwrap().run(), 2);
     assert_eq!(LoggedJob::begin_anew(&place(&path), &asks).unwrap().run(), 1);
+    // Removed while it is held, as the process before does that ends.
+    let held = LoggedJob::begin(&place(&path), &asks).unwrap();
+    fs::remove_file(path.join("holder")).unwrap();
+    assert_eq!(LoggedJob::begin(&place(&path), &asks).unwrap().run(), 2);
+    drop(held);
     // Somebody has begun to forget it: what is left is no job.
     fs::write(path.join("1.0"), "").unwrap();
     fs::remove_file(path.join("job")).unwrap();

@@ -44,6 +44,9 @@ pub(super) trait Calls: Debug + Send + Sync {
         true
     }
 
+    /// It is not created any more, if it was not.
+    fn cancel(&self) {}
+
     /// Space that is always reserved behind its end.
     fn ahead(&self) -> u64 {
         AHEAD
@@ -224,6 +227,10 @@ impl Calls for LaterLog {
 
     fn begin(&self) -> bool {
         self.file().is_some()
+    }
+
+    fn cancel(&self) {
+        self.created.get_or_init(|| None);
     }
 
     fn ahead(&self) -> u64 {

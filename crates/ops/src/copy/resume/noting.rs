@@ -89,12 +89,22 @@ pub trait CopyLog: Sync {
 
     /// Whether there is a log with which a later run goes on. One that has not begun begins now.
     fn is_kept(&self) -> bool;
+
+    /// The copy has come to its end: no log begins any more.
+    fn end(&self) {}
+}
+
+impl Noting<'_> {
+    /// See [`CopyLog::end`].
+    pub(crate) fn end_log(&self) {
+        self.log.end();
+    }
 }
 
 impl CopyOperation<'_> {
     /// Whether a later run goes on with what this one leaves.
     pub(crate) fn is_of_job(&self) -> bool {
-        self.commit.noting.as_ref().is_some_and(|noting| noting.log.is_kept())
+        self.commit.noting.as_ref().map_or(self.lacks_log, |noting| noting.log.is_kept())
     }
 }
 
