@@ -73,10 +73,11 @@ pub(super) fn conclude(arguments: &CopyArguments, failures: &Failures, ended: En
     let is_whole = interrupted.is_none() && !outcome.parked && outcome.totals.failed() == 0;
     match job {
         Some(job) if is_whole && !job.is_in_target() => job.complete(&kept()).unwrap_or(code),
-        Some(job) => {
-            let is_repeatable = job.is_in_target() && !arguments.update && !arguments.restart;
-            job.advise(code, is_repeatable)
+        Some(job) if outcome.parked => job.advise_for("make room in TARGET, then copy the rest with", code),
+        Some(job) if job.is_in_target() && !arguments.update && !arguments.restart => {
+            job.advise_for("to do what is left, give the same command again, or", code)
         }
+        Some(job) => job.advise(code),
         None => left.unwrap_or(code),
     }
 }

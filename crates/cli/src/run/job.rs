@@ -346,12 +346,15 @@ impl Job {
         Some(exit::FATAL)
     }
 
-    /// Says how to go on with the job after a run with this exit code. Returns the code. `is_repeatable`: the same command goes on with it, also
-    /// if its user does not know of the job.
-    pub(crate) fn advise(self, code: u8, is_repeatable: bool) -> u8 {
+    /// Says how to go on with the job after a run with this exit code. Returns the code.
+    pub(crate) fn advise(self, code: u8) -> u8 {
         let what = if code == exit::PARTIAL { "to try again what failed" } else { "to do what is left" };
-        let again = if is_repeatable { ", give the same command again, or" } else { "" };
-        hint(&format!("{what}{again}: {}", self.command()));
+        self.advise_for(what, code)
+    }
+
+    /// The same. `what`: what the command is for.
+    pub(crate) fn advise_for(self, what: &str, code: u8) -> u8 {
+        hint(&format!("{what}: {}", self.command()));
         code
     }
 

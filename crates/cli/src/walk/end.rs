@@ -133,7 +133,7 @@ pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, 
     let code = interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE });
     match job {
         Some(job) if is_whole => job.complete(&report.kept(code)).unwrap_or(code),
-        Some(job) => job.advise(code, false),
+        Some(job) => job.advise(code),
         None => code,
     }
 }

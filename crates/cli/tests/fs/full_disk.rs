@@ -1,5 +1,7 @@
 //! A disk that runs full under a catalog: a clear error, and nothing that could be taken for a catalog.
 
+use std::path::Path;
+
 use atta_testkit::lock::Lock;
 use atta_testkit::mounts::Mount;
 use atta_testkit::scratch::Scratch;
@@ -62,9 +64,13 @@ fn advice_at_out_of_space_completes_the_tree() {
     let hint = message
         .lines()
         .find_map(|line| line.strip_prefix("hint: make room in TARGET, then copy the rest with: "));
+    let hint = hint.unwrap_or_else(|| panic!("no hint in {message}"));
     space.resize(64 << 20).unwrap();
-    let followed =
-        std::process::Command::new("bash").args(["-c", hint.unwrap()]).current_dir(here).output().unwrap();
+    let program = atta();
+    let programs = Path::new(program.get_program()).parent().unwrap().display();
+    let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
+    let mut shell = std::process::Command::new("bash");
+    let followed = shell.args(["-c", hint]).env("PATH", path).current_dir(here).output().unwrap();
     assert!(followed.status.success(), "{}", String::from_utf8_lossy(&followed.stderr));
     assert!(!here.join("space/new/tree").exists(), "the tree was copied into itself");
     let words = ["verify", "--content", "tree", "space/new"];
