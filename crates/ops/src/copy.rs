@@ -292,7 +292,8 @@ impl<'a> Copy<'a> {
     pub fn logged(mut self, journal: &'a Journal<Results>, log: &'a dyn CopyLog, earlier: Results) -> Self {
         let target = &self.operation.target;
         target.private.stay();
-        self.operation.commit.noting = Some(Noting::new(journal, log));
+        let outlives_run = target.options.tries_again();
+        self.operation.commit.noting = Some(Noting::new(journal, log, outlives_run));
         if target.is_durable() {
             journal.hold();
         }

@@ -231,10 +231,12 @@ fn short_copy_leaves_no_job() {
     make_file(source.join("file"), b"file");
     let trace = scratch.join("trace");
     let mut strace = Command::new("strace");
-    strace.args(["-f", "-e", "trace=mkdirat,mkdir", "-o"]).arg(&trace).arg(atta().get_program());
+    strace.args(["-f", "-e", "trace=mkdirat,mkdir,syncfs", "-o"]).arg(&trace).arg(atta().get_program());
     run(strace.args(["copy", "-q"]).arg(&source).arg(scratch.join("target"))).expect_code(0);
     let trace = std::fs::read_to_string(trace).unwrap();
     assert!(trace.contains(".atta.") && !trace.contains("job."), "{trace}");
+    // One before names, one at the end. A third one is for the log, and comes after 5 s.
+    assert!(trace.matches(" syncfs(").count() <= 2, "{trace}");
     assert_eq!(temporary(scratch.path()), Vec::<PathBuf>::new());
 }
 

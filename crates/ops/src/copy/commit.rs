@@ -70,7 +70,7 @@ impl Commit<'_> {
         self.batch.waits()
             || self.syncing.has_any()
             || self.has_checks()
-            || self.noting.as_ref().is_some_and(Noting::has_held)
+            || self.noting.as_ref().is_some_and(Noting::must_sync)
     }
 
     /// Whether copies wait to be read back.

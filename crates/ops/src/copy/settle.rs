@@ -18,7 +18,7 @@ impl CopyOperation<'_> {
         let mut committer = self.committer(worker);
         while committer.finish_next() {}
         committer.publish_waiting();
-        committer.sync_held_of_job();
+        committer.sync_if_idle();
         self.commit.has_checks()
     }
 

@@ -61,6 +61,8 @@ const HELD_OPEN: usize = 8;
 pub(crate) struct Noting<'a> {
     pub(crate) journal: &'a Journal<Results>,
     log: &'a dyn CopyLog,
+    /// The job goes on after this run, if entries failed: a rank without work syncs what is held.
+    outlives_run: bool,
     /// Target directories in which something has ended, and which are synced by themselves.
     unsynced: Mutex<Unsynced>,
     began: Instant,
@@ -109,16 +111,34 @@ impl CopyOperation<'_> {
 }
 
 impl<'a> Noting<'a> {
-    pub(crate) fn new(journal: &'a Journal<Results>, log: &'a dyn CopyLog) -> Self {
+    pub(crate) fn new(journal: &'a Journal<Results>, log: &'a dyn CopyLog, outlives_run: bool) -> Self {
         let ([last, notes, published], chunks) = ([0; 3].map(AtomicU64::new), ChunkBytes::default());
         let (unsynced, began) = (Mutex::default(), Instant::now());
         let (is_served, is_over, wakes) = (AtomicBool::new(false), Mutex::default(), Condvar::new());
-        Self { journal, log, unsynced, began, last, notes, chunks, published, is_served, is_over, wakes }
+        Self {
+            journal,
+            log,
+            outlives_run,
+            unsynced,
+            began,
+            last,
+            notes,
+            chunks,
+            published,
+            is_served,
+            is_over,
+            wakes,
+        }
     }
 
     /// Whether something waits for a sync.
     pub(crate) fn has_held(&self) -> bool {
         self.journal.has_held()
+    }
+
+    /// Whether a rank that has nothing left to do must sync what is held. A copy whose job ends with it syncs everything at its end.
+    pub(crate) fn must_sync(&self) -> bool {
+        self.outlives_run && self.has_held()
     }
 
     /// Whether a sync of what is held is due.
@@ -291,10 +311,11 @@ impl Committer<'_> {
         }
     }
 
-    /// The same when this rank has nothing left to do, unless the job ends with the run.
-    pub(crate) fn sync_held_of_job(&mut self) {
-        if self.maker.target.options.tries_again() {
-            self.sync_held();
+    /// Syncs what must not be left to the next sync when this rank has nothing left to do.
+    pub(crate) fn sync_if_idle(&mut self) {
+        if self.commit.noting.as_ref().is_some_and(Noting::must_sync) {
+            // If it fails, a later run does again what was held.
+            let _ = self.sync_stores();
         }
     }
 
