@@ -7,7 +7,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use atta_entry::{escape, shell_quote};
-use atta_ops::resume::{JobPlace, JobSeen, LoggedJob, host};
+use atta_ops::resume::{JobPlace, JobSeen, LoggedJob, hex, host};
 use atta_ops::walk::{FromLog, Journal};
 use atta_ops::{copy, walk};
 use clap::{Args, Subcommand};
@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 
 use crate::run::fatal::Fatal;
 use crate::run::file::print;
-use crate::run::history::{self, End, Known, hex, now};
+use crate::run::history::{self, End, Known, now};
 use crate::run::job;
-use crate::run::messages::{complain, exit};
+use crate::run::messages::exit;
+use crate::run::refused::Refused;
 use crate::size::{binary, counted};
 
 /// Bytes of memory to read logs with.
@@ -37,7 +38,7 @@ const DIGITS: usize = 12;
     Exit codes: 0 success; 2 invalid usage; 4 fatal error.\n\n\
     Examples:\n  \
     atta jobs                   all jobs of this user\n  \
-    atta jobs /backup           those of copies to /backup, whoever has begun them\n  \
+    atta jobs /backup           those of copies to /backup, also of other hosts\n  \
     atta jobs show 3f2a         what a job has done so far, or what it came to"
 )]
 pub(crate) struct JobsArguments {
@@ -107,7 +108,7 @@ impl Job {
         };
         let ended = end.as_deref().map(|kept| {
             let (code, json, text) = job::parts_of(kept);
-            End { at: began, code, json, text }
+            End { code, json, text }
         });
         let place = std::env::current_dir().unwrap_or_default().join(place.path());
         let arguments = request.arguments.into_iter().map(OsString::from_vec).collect();
@@ -188,14 +189,14 @@ pub(crate) fn run(arguments: &JobsArguments) -> u8 {
     let printed = match &arguments.action {
         Some(Action::Show { which, json }) => match find(which) {
             Ok(job) => print(&if *json { shown_as_json(&job) } else { shown(&job) }),
-            Err((what, hint)) => {
-                complain(&what, Some(hint));
-                return exit::USAGE;
-            }
+            Err(refused) => return refused.report(),
         },
         None => {
             let jobs = match &arguments.directory {
-                Some(directory) => jobs_in(directory),
+                Some(directory) => match jobs_in(directory) {
+                    Ok(jobs) => jobs,
+                    Err(refused) => return refused.report(),
+                },
                 None => history::all().into_iter().map(Job::of).collect(),
             };
             let rows: Vec<_> = jobs.iter().map(Job::to_json).collect();
@@ -213,16 +214,16 @@ pub(crate) fn run(arguments: &JobsArguments) -> u8 {
 }
 
 /// The job in a directory, or those of copies to it.
-fn jobs_in(directory: &Path) -> Vec<Job> {
-    match Job::at(&JobPlace::from(directory)) {
+fn jobs_in(directory: &Path) -> Result<Vec<Job>, Refused> {
+    Ok(match Job::at(&JobPlace::from(directory)) {
         Some(job) => vec![job],
-        None => job::places_for(directory).iter().filter_map(Job::at).collect(),
-    }
+        None => job::places_for(directory)?.iter().filter_map(Job::at).collect(),
+    })
 }
 
-/// The only job that is meant; else what is wrong, and a hint.
-fn find(which: &OsString) -> Result<Job, (String, &'static str)> {
-    let mut found = jobs_in(Path::new(which));
+/// The only job that is meant.
+fn find(which: &OsString) -> Result<Job, Refused> {
+    let mut found = jobs_in(Path::new(which))?;
     if found.is_empty() {
         let begins =
             |known: &Known| !which.is_empty() && known.number.as_bytes().starts_with(which.as_bytes());
@@ -231,11 +232,14 @@ fn find(which: &OsString) -> Result<Job, (String, &'static str)> {
     let name = escape(which.as_bytes());
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => Err((format!("there is no job of that directory or number: {name}"), "atta jobs lists them")),
+        0 => {
+            let what = format!("there is no job of that directory or number: {name}");
+            Err(Refused::usage(what, "atta jobs lists them"))
+        }
         more => {
             let numbers: Vec<_> = found.iter().map(|job| short(&job.known.number)).collect();
             let what = format!("{more} jobs are meant by {name}: {}", numbers.join(" "));
-            Err((what, "give more digits of the number"))
+            Err(Refused::usage(what, "name one by its number"))
         }
     }
 }

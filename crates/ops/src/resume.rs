@@ -20,7 +20,7 @@ mod place;
 mod private;
 mod seen;
 
-pub use crate::jobs::record::{Holder, host};
+pub use crate::jobs::record::{Holder, hex, host, unhex};
 pub(crate) use directories::{Ended, all_below};
 pub use error::{BadLog, NotBegun};
 pub use files::short;

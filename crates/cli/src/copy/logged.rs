@@ -113,9 +113,13 @@ impl Asking<'_> {
         // After the first run there may be a directory where TARGET is the name of the copy.
         for is in [TargetIs::Name, is] {
             let place = job::place_in_target(&self.sources, target, is)?;
-            if let Some(number) = job::number_at(&place)? {
-                // An update looks at everything.
-                let restarts = arguments.restart || arguments.update;
+            // An update looks at everything.
+            let restarts = arguments.restart || arguments.update;
+            let number = match place.number() {
+                Err(_) if arguments.restart => return self.begin(&place, is, true),
+                _ => job::number_at(&place)?,
+            };
+            if let Some(number) = number {
                 let given_up = restarts.then(|| short(number));
                 let begun = job::begin_there(&place, self.asked(is, restarts)?, arguments.report.kept())?;
                 if let Some(job) = begun {

@@ -12,12 +12,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use atta_ops::resume::{RunningJob, host};
+use atta_ops::resume::{RunningJob, hex, host, unhex};
 use serde_json::{Value, json};
 
 use super::file::create;
 
-/// Most jobs that are kept; then those that ended first are forgotten.
+/// Most jobs that are kept after their end; then those that began first are forgotten.
 const JOBS_MAX: usize = 1000;
 /// Most bytes of a file.
 const BYTES_MAX: u64 = 16 << 20;
@@ -42,8 +42,6 @@ pub(crate) struct Known {
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct End {
-    /// In seconds since 1970.
-    pub(crate) at: u64,
     pub(crate) code: u8,
     /// The summary, as JSON and as text.
     pub(crate) json: Value,
@@ -86,9 +84,10 @@ impl Known {
 
     fn to_json(&self) -> Value {
         let arguments = self.arguments.iter().map(|argument| hex(argument.as_bytes()));
-        let ended = self.ended.as_ref().map(
-            |End { at, code, json, text }| json!({"at": at, "code": code, "summary": json, "text": text}),
-        );
+        let ended = self
+            .ended
+            .as_ref()
+            .map(|End { code, json, text }| json!({"code": code, "summary": json, "text": text}));
         json!({
             "schema_version": 1,
             "number": self.number,
@@ -108,7 +107,6 @@ impl Known {
         let bytes = |value: &Value| unhex(value.as_str()?).map(OsString::from_vec);
         let ended = |value: &Value| {
             Some(End {
-                at: value.get("at")?.as_u64()?,
                 code: u8::try_from(value.get("code")?.as_u64()?).ok()?,
                 json: value.get("summary")?.clone(),
                 text: value.get("text")?.as_str()?.to_owned(),
@@ -164,27 +162,13 @@ fn read(path: &Path, name: &OsStr) -> Option<Known> {
     (name == known.number.as_str()).then_some(known)
 }
 
-/// Forgets the jobs that ended first, if there are too many.
+/// Forgets the jobs that began first, of those that have ended, if there are too many.
 fn forget_old(directory: &Path) {
-    let mut ended: Vec<_> = all_in(directory)
-        .into_iter()
-        .filter_map(|known| Some((known.ended.as_ref()?.at, known.number)))
-        .collect();
+    let ended = all_in(directory).into_iter().filter(|known| known.ended.is_some());
+    let mut ended: Vec<_> = ended.map(|known| (known.began, known.number)).collect();
     ended.sort_unstable();
     let most = ended.len().saturating_sub(JOBS_MAX);
     ended[..most].iter().for_each(|(_, number)| drop(std::fs::remove_file(directory.join(number))));
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits: Option<Vec<u8>> =
-        text.chars().map(|digit| digit.to_digit(16).and_then(|digit| u8::try_from(digit).ok())).collect();
-    digits.filter(|digits| digits.len() % 2 == 0).map(|digits| {
-        digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect()
-    })
 }
 
 #[cfg(test)]
@@ -193,7 +177,7 @@ mod tests {
 
     #[test]
     fn known_job_is_read_back() {
-        let end = End { at: 9, code: 3, json: json!({"files": 1}), text: "text\n".to_owned() };
+        let end = End { code: 3, json: json!({"files": 1}), text: "text\n".to_owned() };
         let known = Known {
             number: "00ff".to_owned(),
             host: "node17".to_owned(),

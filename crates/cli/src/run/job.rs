@@ -12,7 +12,7 @@ use atta_ops::walk;
 use serde_json::Value;
 
 use super::file::{print_rows, printable};
-use super::history::{End, Known, now};
+use super::history::{End, Known};
 use super::messages::{complain, exit, hint};
 use super::refused::Refused;
 use crate::size::grouped;
@@ -220,7 +220,7 @@ fn find(path: &Path) -> Result<JobPlace, Refused> {
     if LoggedJob::number_of(&own).is_some() {
         return Ok(own);
     }
-    match places_for(path).as_slice() {
+    match places_for(path)?.as_slice() {
         [one] => Ok(one.clone()),
         [] => {
             let hint = "name the directory of a job, or the TARGET of a copy that was killed";
@@ -236,9 +236,9 @@ fn find(path: &Path) -> Result<JobPlace, Refused> {
 }
 
 /// The jobs of copies of which a path is the TARGET.
-pub(crate) fn places_for(path: &Path) -> Vec<JobPlace> {
+pub(crate) fn places_for(path: &Path) -> Result<Vec<JobPlace>, Refused> {
     let target = path.as_os_str().as_bytes();
-    let described = describe_target(target, TargetIs::Name).unwrap_or_default();
+    let described = describe_target(target, TargetIs::Name)?;
     let makes_it = |place: &JobPlace| {
         LoggedJob::request_of(place).is_ok_and(|request| request.agrees.contains(&described))
     };
@@ -248,8 +248,8 @@ pub(crate) fn places_for(path: &Path) -> Vec<JobPlace> {
     let above =
         if parent == target { None } else { JobPlace::all_in(Path::new(OsStr::from_bytes(parent))).ok() };
     let above = above.into_iter().flatten().filter(makes_it);
-    let own = JobPlace::all_in(path).unwrap_or_default().into_iter().filter(is_there);
-    own.chain(above).collect()
+    let own = JobPlace::all_in(path).map_err(|error| refused(&error, &JobPlace::from(path)))?;
+    Ok(own.into_iter().filter(is_there).chain(above).collect())
 }
 
 fn working_directory() -> Result<PathBuf, Refused> {
@@ -280,6 +280,10 @@ fn refused(error: &NotBegun, place: &JobPlace) -> Refused {
         }
         NotBegun::Runs(_) => {
             let advice = "wait for it, or end it; if its host has failed, remove the file 'holder' there";
+            Refused::fatal_with(what, Some(advice.to_owned()))
+        }
+        NotBegun::Invalid | NotBegun::Failed(..) if place.is_in_target() => {
+            let advice = "--no-job copies without it, and leaves it alone; --restart forgets it";
             Refused::fatal_with(what, Some(advice.to_owned()))
         }
         _ => Refused::fatal(what),
@@ -340,7 +344,7 @@ impl Job {
         // The log is closed: nobody else has it.
         let logged = Arc::into_inner(self.running)?.into_begun()?.ok()?;
         let (code, json, text) = parts_of(kept);
-        Known { ended: Some(End { at: now(), code, json, text }), ..known }.keep();
+        Known { ended: Some(End { code, json, text }), ..known }.keep();
         let error = end(logged).err()?;
         complain(&format!("cannot complete the job in {name}: {error}"), None);
         Some(exit::FATAL)

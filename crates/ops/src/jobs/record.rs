@@ -235,11 +235,15 @@ fn is_name(name: &CStr) -> bool {
     !bytes.is_empty() && bytes != b".." && bytes.len() <= WORD_MAX && !bytes.contains(&b'/')
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
+/// Bytes as hexadecimal digits.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
-pub(crate) fn unhex(text: &str) -> Option<Vec<u8>> {
+/// Bytes of hexadecimal digits; none: they are no pairs of such.
+#[must_use]
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let pairs = text.as_bytes().chunks(2).map(|pair| match pair {
         [high, low] => Some(digit(*high)? << 4 | digit(*low)?),

@@ -16,7 +16,6 @@ use super::files::{
 };
 use super::header::{BYTES_MAX, Header, Request};
 use super::place::JobPlace;
-use crate::jobs::record::utc;
 use atta_sys::{self as sys, retry};
 
 /// How often a directory is made again if other processes remove it.
@@ -48,9 +47,9 @@ impl LoggedJob {
         Self::make(place, Asks::For(request), false)
     }
 
-    /// Begins a job with this header, where there is none.
+    /// Begins a job with this header, where there is none. If it cannot be written, nothing is left in the directory of all runs.
     pub(super) fn begin_with(place: &JobPlace, header: &Header) -> Result<Self, NotBegun> {
-        Self::make(place, Asks::With(header), false)
+        Self::make(place, Asks::With(header), false).inspect_err(|_| place.remove_rest())
     }
 
     /// As `begin`; a job that is there, whatever it was asked for, is forgotten, unless it runs.
@@ -147,12 +146,6 @@ impl LoggedJob {
         Self { place, directory, holder: None, header, was_there: true, key, logs, opened }
     }
 
-    /// Where it is.
-    #[must_use]
-    pub fn place(&self) -> &JobPlace {
-        &self.place
-    }
-
     /// The directory.
     #[must_use]
     pub fn directory(&self) -> &OwnedFd {
@@ -169,18 +162,6 @@ impl LoggedJob {
     #[must_use]
     pub fn key(&self) -> Key {
         self.key
-    }
-
-    /// The arguments of the command that has begun it, without the program's name.
-    #[must_use]
-    pub fn arguments(&self) -> &[Vec<u8>] {
-        &self.header.request.arguments
-    }
-
-    /// When it began, as RFC 3339 has it.
-    #[must_use]
-    pub fn began(&self) -> String {
-        utc(self.header.began)
     }
 
     /// The number of this run, from 1.

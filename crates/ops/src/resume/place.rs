@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, Mode};
 
 use super::directories as logs;
 use super::error::NotBegun;
-use super::files::{read_header, short};
+use super::files::{Holding, forget_files, read_header, short, try_hold};
 use crate::jobs;
 use crate::jobs::names::Namer;
 use crate::metadata::give::times;
@@ -54,12 +54,8 @@ impl InTarget {
 
     /// The directory of all runs of this user.
     fn home(&self) -> Result<OwnedFd, NotBegun> {
-        let top = match sys::open_directory_path(self.top.as_os_str().as_bytes(), true) {
-            // A copy opens it too, so no copy has begun a job there.
-            Err(Errno::ACCES | Errno::PERM) => Err(Errno::NOENT),
-            opened => opened,
-        };
-        let top = top.map_err(|errno| NotBegun::Failed("open", errno))?;
+        let failed = |errno| NotBegun::Failed("open", errno);
+        let top = sys::open_directory_path(self.top.as_os_str().as_bytes(), true).map_err(failed)?;
         private(jobs::open_private(&top, &home_name(), Some(rustix::process::geteuid().as_raw())))
     }
 }
@@ -130,6 +126,8 @@ impl JobPlace {
             Err(NotBegun::Failed(_, Errno::NOENT | Errno::NOTDIR | Errno::LOOP) | NotBegun::NotPrivate) => {
                 Ok(None)
             }
+            // A copy opens that directory too, so none has begun a job there.
+            Err(NotBegun::Failed(_, Errno::ACCES | Errno::PERM)) if !self.is_reachable() => Ok(None),
             opened => Ok(read_header(&opened?)?.map(|header| header.number)),
         }
     }
@@ -172,6 +170,17 @@ impl JobPlace {
         match made {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(NotBegun::Failed("make", errno)),
+        }
+    }
+
+    /// Removes what a job that could not be begun has left in the target of a copy, unless it is a job, or another process has begun one. What
+    /// cannot be removed is removed by `atta clean`.
+    pub(super) fn remove_rest(&self) {
+        let Some(in_target) = &self.in_target else { return };
+        let (Ok(home), Ok(directory)) = (in_target.home(), self.open()) else { return };
+        let Ok(Holding::Free(_held)) = try_hold(&directory) else { return };
+        if matches!(read_header(&directory), Ok(None)) && forget_files(&directory, true).is_ok() {
+            let _ = retry(|| rustix::fs::unlinkat(&home, &in_target.name, AtFlags::REMOVEDIR));
         }
     }
 

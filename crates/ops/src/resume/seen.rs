@@ -7,7 +7,7 @@ use super::files::{self, END, Holding, LOGS_MAX, read, read_header, try_hold};
 use super::header::{BYTES_MAX, Request};
 use super::job::LoggedJob;
 use super::place::JobPlace;
-use crate::jobs::record::{Holder, utc};
+use crate::jobs::record::Holder;
 use atta_sys as sys;
 
 /// See the head of this file.
@@ -17,8 +17,6 @@ pub struct JobSeen {
     pub number: [u8; 16],
     /// When it began, in seconds since 1970.
     pub began: u64,
-    /// When it began, as RFC 3339 has it.
-    pub began_utc: String,
     /// What it was asked for.
     pub request: Request,
     /// The process that runs it, or ran it last.
@@ -41,7 +39,6 @@ impl JobSeen {
         Ok(Self {
             number: header.number,
             began: header.began,
-            began_utc: utc(header.began),
             request: header.request,
             holder: files::last_holder(&directory).map(|record| record.holder),
             is_running: matches!(holding, Holding::Held),

@@ -29,7 +29,7 @@ fn job_is_begun_resumed_and_completed() {
     let scratch = Scratch::new("resume-directory").unwrap();
     let (path, asks) = (scratch.join("job"), request(&["/data", "--max-depth 3"]));
     let job = LoggedJob::begin(&place(&path), &asks).unwrap();
-    let (key, began) = (format!("{:?}", job.key()), job.began());
+    let (key, began) = (format!("{:?}", job.key()), job.header.began);
     assert_eq!((job.run(), job.logs.len()), (1, 0));
     let holder = format!("the job in DIR is running: pid {} on ", std::process::id());
     assert!(refused(&path, &asks).starts_with(&holder), "{}", refused(&path, &asks));
@@ -38,7 +38,7 @@ fn job_is_begun_resumed_and_completed() {
     fs::write(path.join("10.2.1"), "").unwrap();
     fs::write(path.join("2.0"), "").unwrap();
     let job = LoggedJob::resume(&place(&path)).unwrap();
-    assert_eq!((format!("{:?}", job.key()), job.began(), job.run()), (key, began, 11));
+    assert_eq!((format!("{:?}", job.key()), job.header.began, job.run()), (key, began, 11));
     assert_eq!(job.logs.iter().map(ToString::to_string).collect::<Vec<_>>(), ["1.0", "2.0", "10.2.1"]);
     assert_eq!(LoggedJob::request_of(&place(&path)).unwrap(), asks);
     job.complete(b"done").unwrap();
