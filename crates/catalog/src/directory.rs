@@ -8,18 +8,22 @@
 //!   drop     unlink what was made, rmdir
 //! ```
 //!
+//! The catalog of a job that can be resumed is written in the directory of that job: nothing of it is removed when it is dropped, and the next run keeps
+//! the parts that the log of the job names ([`Catalog::of_job`]).
+//!
 //! It writes no rows: the walker gets the files and fills them. The modes stay as they are after the commit: a catalog contains names and
 //! sizes of files that not every user may list, so sharing it is left to the user. A program that is killed leaves its `.partial`
 //! directory behind; no later one writes into it or removes it.
 
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::{Error, Manifest, Result};
+use crate::{Error, Manifest, Result, ShardRecord};
 
 /// Name of the file with a row for each entry that failed.
 pub const ERRORS_FILE: &str = "_errors.ndjson";
@@ -39,6 +43,48 @@ pub fn shard_name(index: usize) -> String {
     format!("part-{index:05}.parquet")
 }
 
+/// The number of the shard with this name.
+fn shard_number(name: &str) -> Option<usize> {
+    let digits = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+/// Where a catalog is put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CatalogPlace {
+    /// Its path, without a slash at the end, which would make the system follow a link.
+    pub place: PathBuf,
+    /// The directory above.
+    pub parent: PathBuf,
+}
+
+impl CatalogPlace {
+    /// The place of a catalog that may have this path.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CatalogNoName`] if the path does not end in a name.
+    pub fn of(path: &Path) -> Result<Self> {
+        let name = path.file_name().ok_or_else(|| Error::CatalogNoName { path: path.to_owned() })?;
+        let parent = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        Ok(Self { place: parent.join(name), parent: parent.to_owned() })
+    }
+
+    /// The same, if nothing or an empty directory is there.
+    ///
+    /// # Errors
+    ///
+    /// Also [`Error::CatalogNotEmpty`], [`Error::CatalogNotDirectory`] and [`Error::CatalogWrite`].
+    pub fn vacant(path: &Path) -> Result<Self> {
+        let place = Self::of(path)?;
+        check_vacant(&place.place)?;
+        Ok(place)
+    }
+}
+
 /// A catalog that is being written. If dropped without [`commit`](Self::commit), it removes what it created.
 #[derive(Debug)]
 pub struct Catalog {
@@ -48,9 +94,41 @@ pub struct Catalog {
     /// The second handle of each file syncs it at the end: it shares the open file with the first, and so sees every write error of the
     /// first.
     made: Vec<(String, File)>,
-    renamed: bool,
-    /// Whether another process began it and owns the directory.
-    joined: bool,
+    on_drop: OnDrop,
+}
+
+/// What is removed when a catalog is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OnDrop {
+    /// All of it.
+    RemoveAll,
+    /// What this process has made: another one began it and owns the directory.
+    RemoveOwn,
+    /// Nothing: it is complete, or a later run of the job goes on with it.
+    Keep,
+}
+
+/// A finished shard that may not be on storage.
+#[derive(Debug)]
+pub struct UnsyncedShard {
+    partial: PathBuf,
+    name: String,
+    file: File,
+}
+
+impl UnsyncedShard {
+    /// Syncs these, and their names.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CatalogWrite`] if that fails.
+    pub fn sync_all(shards: &[Self]) -> Result<()> {
+        for Self { partial, name, file } in shards {
+            file.sync_all().map_err(write_error("sync", &partial.join(name)))?;
+        }
+        // All are in the same directory.
+        shards.first().map_or(Ok(()), |shard| sync_directory(&shard.partial))
+    }
 }
 
 impl Catalog {
@@ -61,36 +139,85 @@ impl Catalog {
     /// [`Error::CatalogNotEmpty`], [`Error::CatalogNotDirectory`] and [`Error::CatalogNoName`] for a `place` that cannot be used,
     /// [`Error::CatalogWrite`] if the directory cannot be created.
     pub fn begin(place: &Path) -> Result<Self> {
-        let name = place.file_name().ok_or_else(|| Error::CatalogNoName { path: place.to_owned() })?;
-        let parent = match place.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        // Without a trailing slash, which would make the system follow a link.
-        let place = parent.join(name);
-        check_vacant(&place)?;
-        Ok(Self {
-            partial: make_partial(parent, name)?,
-            place,
-            parent: parent.to_owned(),
-            made: Vec::new(),
-            renamed: false,
-            joined: false,
-        })
+        let CatalogPlace { place, parent } = CatalogPlace::vacant(place)?;
+        let partial = make_partial(&parent, place.file_name().unwrap_or_default())?;
+        Ok(Self { partial, place, parent, made: Vec::new(), on_drop: OnDrop::RemoveAll })
     }
 
-    /// Joins a catalog that another process began, to put shards into it: `partial` is its [`partial`](Self::partial).
-    #[must_use]
-    pub fn join(partial: &Path, place: &Path) -> Self {
-        let parent = place.parent().unwrap_or(place).to_owned();
-        Self {
-            partial: partial.to_owned(),
-            place: place.to_owned(),
-            parent,
-            made: Vec::new(),
-            renamed: false,
-            joined: true,
+    /// Begins the catalog of a job, or goes on with it. `partial` is a name in the directory of the job, which is private to the user `owner` and on the
+    /// file system of `place`. Then call [`check_shards`](Self::check_shards), and before a shard is made [`remove_others`](Self::remove_others).
+    ///
+    /// # Errors
+    ///
+    /// As [`begin`](Self::begin). [`Error::CatalogRead`] if `partial` is anything but a private directory.
+    pub fn of_job(partial: &Path, place: &Path, owner: u32) -> Result<Self> {
+        let CatalogPlace { place, parent } = CatalogPlace::vacant(place)?;
+        match DirBuilder::new().mode(0o700).create(partial) {
+            Err(source) if source.kind() == ErrorKind::AlreadyExists => check_private(partial, owner)?,
+            made => made.map_err(write_error("create directory", partial))?,
         }
+        // An earlier run may have left them.
+        for name in [MANIFEST_FILE, ERRORS_FILE] {
+            remove_if_there(&partial.join(name))?;
+        }
+        let partial = partial.to_owned();
+        Ok(Self { partial, place, parent, made: Vec::new(), on_drop: OnDrop::Keep })
+    }
+
+    /// Checks that these shards of earlier runs are there whole. Returns the first number that no shard has.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CatalogRead`] if one is missing or has another length.
+    #[expect(clippy::disallowed_methods, reason = "it looks into the private directory of the job")]
+    pub fn check_shards(&self, shards: &[ShardRecord]) -> Result<usize> {
+        for shard in shards {
+            let path = self.partial.join(&shard.file);
+            let reason = match fs::symlink_metadata(&path) {
+                Ok(found) if found.is_file() && found.len() == shard.bytes => continue,
+                Ok(found) => format!("it has {} bytes, not {}", found.len(), shard.bytes),
+                Err(error) => error.to_string(),
+            };
+            return Err(Error::CatalogRead { path, reason });
+        }
+        let numbers = shards.iter().filter_map(|shard| shard_number(&shard.file));
+        Ok(numbers.max().map_or(0, |number| number + 1))
+    }
+
+    /// Removes all shards but these: earlier runs have not ended them, or go on with them although they should not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CatalogWrite`] if the directory cannot be read or changed.
+    #[expect(clippy::disallowed_methods, reason = "it lists the private directory that this user made")]
+    pub fn remove_others<'s>(&self, shards: impl Iterator<Item = &'s ShardRecord>) -> Result<()> {
+        let kept: HashSet<&str> = shards.map(|shard| shard.file.as_str()).collect();
+        let names: io::Result<Vec<_>> =
+            fs::read_dir(&self.partial).map_err(write_error("read directory", &self.partial))?.collect();
+        for entry in names.map_err(write_error("read directory", &self.partial))? {
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|name| shard_number(name).is_some() && !kept.contains(name)) {
+                remove_if_there(&self.partial.join(&name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Joins a catalog that another process began, to put shards into it: `partial` is its [`partial`](Self::partial). `is_of_job`: what this
+    /// process makes stays if the catalog is not completed.
+    #[must_use]
+    pub fn join(partial: &Path, place: &Path, is_of_job: bool) -> Self {
+        let parent = place.parent().unwrap_or(place).to_owned();
+        let on_drop = if is_of_job { OnDrop::Keep } else { OnDrop::RemoveOwn };
+        Self { partial: partial.to_owned(), place: place.to_owned(), parent, made: Vec::new(), on_drop }
+    }
+
+    /// Takes a finished shard that is to be synced now, not at the end. None: there is none with this number.
+    pub fn unsynced(&mut self, index: usize) -> Option<UnsyncedShard> {
+        let name = shard_name(index);
+        let at = self.made.iter().rposition(|(made, _)| *made == name)?;
+        let (name, file) = self.made.swap_remove(at);
+        Some(UnsyncedShard { partial: self.partial.clone(), name, file })
     }
 
     /// The directory while the catalog is being written.
@@ -106,7 +233,7 @@ impl Catalog {
     /// [`Error::CatalogWrite`] if that fails; then they are removed.
     pub fn hand_over(mut self) -> Result<()> {
         self.sync_files()?;
-        self.renamed = true;
+        self.on_drop = OnDrop::Keep;
         Ok(())
     }
 
@@ -135,9 +262,13 @@ impl Catalog {
     /// # Errors
     ///
     /// [`Error::CatalogNotEmpty`] if something has appeared in its place in the meantime, [`Error::CatalogWrite`] if a step fails. Nothing
-    /// is left then, with one exception: if the last step fails, the sync of the directory above, the catalog is in its place, complete,
-    /// and may not survive a power failure.
+    /// is left then, but what a later run of its job goes on with. [`Error::CatalogUnsynced`] if the last step fails, the sync of the directory
+    /// above: the catalog is in its place, complete, and may not survive a power failure.
     pub fn commit(mut self, manifest: &Manifest) -> Result<()> {
+        if self.on_drop == OnDrop::Keep {
+            // A process of an earlier run may still add some, where the file system has no locks.
+            self.remove_others(manifest.shards.iter())?;
+        }
         self.write_manifest(manifest)?;
         self.sync_files()?;
         sync_directory(&self.partial)?;
@@ -148,8 +279,11 @@ impl Catalog {
             ErrorKind::NotADirectory => Error::CatalogNotDirectory { path: self.place.clone() },
             _ => write_error("rename catalog to", &self.place)(source),
         })?;
-        self.renamed = true;
-        sync_directory(&self.parent)
+        self.on_drop = OnDrop::Keep;
+        sync_directory(&self.parent).map_err(|error| match error {
+            Error::CatalogWrite { source, .. } => Error::CatalogUnsynced { path: self.place.clone(), source },
+            error => error,
+        })
     }
 
     fn sync_files(&self) -> Result<()> {
@@ -174,8 +308,7 @@ impl Catalog {
     fn remove_foreign(&self) {
         for entry in fs::read_dir(&self.partial).into_iter().flatten().flatten() {
             let name = entry.file_name();
-            let number = name.to_str().and_then(|name| name.strip_prefix("part-")?.strip_suffix(".parquet"));
-            if number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit())) {
+            if name.to_str().and_then(shard_number).is_some() {
                 let _ignored = fs::remove_file(self.partial.join(&name));
             }
         }
@@ -204,7 +337,7 @@ impl Catalog {
 impl Drop for Catalog {
     /// Removes the names that it made and then the directory, unless another process has put something in.
     fn drop(&mut self) {
-        if self.renamed {
+        if self.on_drop == OnDrop::Keep {
             return;
         }
         for (name, _) in &self.made {
@@ -212,7 +345,7 @@ impl Drop for Catalog {
             // name that no reader takes for a catalog.
             let _ignored = fs::remove_file(self.partial.join(name));
         }
-        if !self.joined {
+        if self.on_drop == OnDrop::RemoveAll {
             self.remove_foreign();
             let _ignored = fs::remove_dir(&self.partial);
         }
@@ -270,6 +403,24 @@ fn check_vacant(place: &Path) -> Result<()> {
         return Err(Error::CatalogNotEmpty { path: place.to_owned() });
     }
     Ok(())
+}
+
+/// Accepts a directory that only its owner can enter.
+#[expect(clippy::disallowed_methods, reason = "it looks into the private directory of the job")]
+fn check_private(path: &Path, owner: u32) -> Result<()> {
+    let found = fs::symlink_metadata(path).map_err(write_error("look at", path))?;
+    if found.is_dir() && found.uid() == owner && found.mode() & 0o777 == 0o700 {
+        return Ok(());
+    }
+    let reason = "it is not the private directory that a run has made".to_owned();
+    Err(Error::CatalogRead { path: path.to_owned(), reason })
+}
+
+fn remove_if_there(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(source) if source.kind() != ErrorKind::NotFound => Err(write_error("remove", path)(source)),
+        _ => Ok(()),
+    }
 }
 
 fn sync_directory(path: &Path) -> Result<()> {

@@ -115,6 +115,13 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
+    /// A catalog is complete and in its place, but that is not on storage.
+    CatalogUnsynced {
+        /// Its path.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
     /// A file or a directory of a catalog could not be created, written, synced, renamed or examined.
     CatalogWrite {
         /// The operation that failed, as in `cannot WORDS`.
@@ -141,6 +148,7 @@ impl Error {
             Self::ListRead { source }
             | Self::ShardWrite { source }
             | Self::CatalogOpen { source, .. }
+            | Self::CatalogUnsynced { source, .. }
             | Self::CatalogWrite { source, .. } => Some(source),
             _ => None,
         }
@@ -205,6 +213,13 @@ impl fmt::Display for Error {
             Self::CatalogNotDirectory { path } => write!(f, "not a directory: {}", shown(path)),
             Self::CatalogNoName { path } => {
                 write!(f, "path for a catalog does not end in a name: {}", shown(path))
+            }
+            Self::CatalogUnsynced { path, source } => {
+                let (path, reason) = (shown(path), reason(source));
+                write!(
+                    f,
+                    "catalog is complete, but may be lost if the power fails: {path}: cannot sync: {reason}"
+                )
             }
             Self::CatalogWrite { operation, path, source } => {
                 write!(f, "cannot {operation}: {}: {}", shown(path), reason(source))

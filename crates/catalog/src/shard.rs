@@ -43,7 +43,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 
 use crate::{Columns, Error, Result};
-use row_group::RowGroup;
+pub use row_group::RowGroup;
 
 /// Default size of a row group in memory: 4 MiB.
 pub const ROW_GROUP_BYTES: usize = 4 << 20;
@@ -56,6 +56,7 @@ pub const ROW_GROUP_BYTES: usize = 4 << 20;
 ///
 /// A shard that is dropped without [`finish`](Self::finish) leaves a file without a footer, which no reader accepts as complete.
 pub struct Shard<W: Write + Send = File> {
+    columns: Columns,
     writer: SerializedFileWriter<W>,
     group: RowGroup,
     row_group_bytes: usize,
@@ -101,7 +102,7 @@ impl<W: Write + Send> Shard<W> {
         properties: WriterProperties,
     ) -> Result<Self> {
         let writer = SerializedFileWriter::new(output, schema::schema(columns)?, Arc::new(properties))?;
-        Ok(Self { writer, group: RowGroup::new(columns), row_group_bytes, rows: 0, broken: false })
+        Ok(Self { columns, writer, group: RowGroup::new(columns), row_group_bytes, rows: 0, broken: false })
     }
 
     /// Adds an entry. Most calls copy it into the columns; the one that fills a row group encodes and writes it.
@@ -129,10 +130,35 @@ impl<W: Write + Send> Shard<W> {
         Ok(())
     }
 
+    /// Writes rows that were gathered elsewhere as a row group, and clears them, also on failure. Without rows it writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    pub fn write_rows(&mut self, rows: &mut RowGroup) -> Result<()> {
+        if self.broken {
+            // Rows must not accumulate in memory when the disk is full.
+            rows.clear();
+            return Err(Error::ShardBroken);
+        }
+        let count = rows.rows() as u64;
+        if count > 0 {
+            rows.write(&mut self.writer).inspect_err(|_| self.broken = true)?;
+        }
+        self.rows += count;
+        Ok(())
+    }
+
     /// Entries that were pushed so far.
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows + self.group.rows() as u64
+    }
+
+    /// Bytes of the file so far, without the rows in memory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.writer.bytes_written() as u64
     }
 
     /// Writes the remaining rows and the footer. The file is then complete, but not yet synced.
@@ -141,27 +167,18 @@ impl<W: Write + Send> Shard<W> {
     ///
     /// [`Error::ShardWrite`] if the output cannot be written, [`Error::ShardBroken`] if an earlier call failed.
     pub fn finish(mut self) -> Result<ShardSummary> {
-        if self.broken || self.group.rows() > 0 {
-            self.flush()?;
-        }
+        self.flush()?;
         self.writer.finish()?;
         Ok(ShardSummary { rows: self.rows, bytes: self.writer.bytes_written() as u64 })
     }
 
     #[cold]
     fn flush(&mut self) -> Result<()> {
-        if self.broken {
-            // Rows must not accumulate in memory when the disk is full.
-            self.group.clear();
-            return Err(Error::ShardBroken);
-        }
-        let rows = self.group.rows() as u64;
-        if let Err(error) = self.group.write(&mut self.writer) {
-            self.broken = true;
-            return Err(error);
-        }
-        self.rows += rows;
-        Ok(())
+        let mut rows = std::mem::replace(&mut self.group, RowGroup::new(self.columns));
+        let written = self.write_rows(&mut rows);
+        // With its buffers.
+        self.group = rows;
+        written
     }
 }
 

@@ -12,7 +12,9 @@ use atta_testkit::fuzz::Target;
 use crate::copy::logged::Begins;
 use crate::copy::part::Part;
 use crate::copy::setting::Begun;
-use crate::run::logged::RunOfJob;
+use crate::run::logged::{self, RunOfJob};
+use crate::run::parts::Gathered;
+use crate::run::share::Share;
 use crate::sum::sink::FirstSide;
 use crate::sum::totals::Summed;
 use crate::verify::run::Refusal;
@@ -71,6 +73,9 @@ fn targets() -> Vec<Target> {
     let refusal = (300_u32, "what".to_owned(), "hint".to_owned(), true);
     vec![
         of::<walk::run::Verdict>("walk/run.rs: Verdict", walk::run::Verdict::default().encoded()),
+        of::<logged::Begins>("run/logged.rs: Begins", (true, 300_usize).encoded()),
+        of::<Gathered>("run/parts.rs: Gathered", b"{}\n".to_vec().encoded()),
+        of::<Share>("run/share.rs: Share", Share::default().encoded()),
         of::<RunOfJob>("run/logged.rs: RunOfJob", ([7_u8; 16], 300_u32).encoded()),
         of::<RankReport>("walk/threads.rs: RankReport", ranked()),
         of::<RankTotals>("walk/totals.rs: RankTotals", RankTotals::default().encoded()),

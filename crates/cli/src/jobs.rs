@@ -18,8 +18,13 @@ use crate::run::file::print;
 use crate::run::history::{self, End, Known, now};
 use crate::run::job;
 use crate::run::messages::exit;
+use crate::run::parts::Gathered;
 use crate::run::refused::Refused;
+use crate::run::share::Share;
 use crate::size::{binary, counted};
+
+/// What a slice of `atta sum` comes to.
+type SumShare = atta_ops::sum::Sums<Gathered>;
 
 /// Bytes of memory to read logs with.
 const MEMORY: usize = 256 << 20;
@@ -148,8 +153,12 @@ impl Job {
                 Some((done.entries(), done.bytes()))
             }
             b"walk" => {
-                let done: walk::Totals = sum(&job, |sum: &mut walk::Totals, more| *sum += more)?;
-                Some((done.entries(), 0))
+                let done: Share = sum(&job, |sum: &mut Share, more| sum.totals += &more.totals)?;
+                Some((done.totals.entries(), 0))
+            }
+            b"sum" => {
+                let done: SumShare = sum(&job, |sum: &mut SumShare, more| sum.totals += &more.totals)?;
+                Some((done.totals.entries(), done.totals.bytes))
             }
             _ => None,
         }

@@ -1,6 +1,7 @@
 //! Code that commands share: the session with other ranks, messages and exit codes, files, failures, starts, progress, events, signals,
 //! the catalog that a command writes, counters in summaries. None of it imports a command.
 
+pub(crate) mod beside;
 pub(crate) mod catalog;
 pub(crate) mod display;
 pub(crate) mod events;
@@ -10,12 +11,15 @@ pub(crate) mod file;
 pub(crate) mod history;
 pub(crate) mod job;
 pub(crate) mod latest;
+pub(crate) mod left_out;
 pub(crate) mod logged;
 pub(crate) mod messages;
+pub(crate) mod parts;
 pub(crate) mod printing;
 pub(crate) mod refused;
 pub(crate) mod report;
 pub(crate) mod session;
 pub(crate) mod settings;
+pub(crate) mod share;
 pub(crate) mod signals;
 pub(crate) mod starts;

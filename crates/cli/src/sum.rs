@@ -2,6 +2,7 @@
 
 mod arguments;
 mod check;
+mod logged;
 pub(crate) mod run;
 pub(crate) mod sink;
 mod summary;
@@ -18,15 +19,18 @@ use atta_runtime::{RankError, Session};
 
 pub(crate) use arguments::SumArguments;
 use arguments::SumFormat;
-use run::Prepared;
-use sink::Sink;
+use run::{Hashed, Prepared};
+use sink::{Setting, Sink};
 use totals::Summed;
 
 use crate::input::Input;
+use crate::run::beside::{self, WithJob};
 use crate::run::catalog::Recorded;
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
 use crate::run::file::{describe, print};
+use crate::run::job::{Asked, Job};
+use crate::run::logged::report_no_log;
 use crate::run::messages::complain;
 use crate::run::messages::exit;
 use crate::run::printing::Printing;
@@ -88,25 +92,36 @@ fn sum_trees(
     session: &mut Session<'_>,
 ) -> Result<u8, RankError> {
     let started = SystemTime::now();
-    let prepared = session.is_first().then(|| prepare(arguments, signals, session));
+    let prepared = session.is_first().then(|| prepare(arguments, session));
     let roots = prepared.iter().flatten().flat_map(|prepared| prepared.roots.clone()).collect();
     Ok(match run::hash(arguments, signals, session, prepared)? {
-        Ok((sink, summed)) => conclude(arguments, &sink, &summed, Recording { roots, started }, signals),
+        Ok(Hashed { sink, summed, job }) => {
+            conclude(arguments, &sink, &summed, Recording { roots, started, job }, signals)
+        }
         Err(code) => code,
     })
 }
 
-fn prepare<'a>(
-    arguments: &SumArguments,
-    signals: &Signals,
-    session: &Session<'_>,
-) -> Result<Prepared<'a>, Refused> {
+fn prepare<'a>(arguments: &SumArguments, session: &Session<'_>) -> Result<Prepared<'a>, Refused> {
     let starts = given(arguments)?;
     compile(&arguments.visit.rules)?;
     let failures = Failures::new(arguments.report.verbose, arguments.report.errors.as_deref(), None)?;
-    let sink = Sink::new(arguments, failures, false, signals.stop(), session)?;
-    let roots = starts.iter().map(|start| start.root.clone()).collect();
-    Ok(Prepared { sink, starts: Box::new(starts.into_iter()), roots, enters: true })
+    let roots: Vec<_> = starts.iter().map(|start| start.root.clone()).collect();
+    let WithJob { job, lacks } = begun(arguments, &roots, session)?;
+    let place = job.as_ref().map(|job| job.running.place());
+    let sink = Sink::new(arguments, failures, Setting { is_list: false, job: place }, session)?;
+    if let Some(what) = lacks {
+        report_no_log(&what);
+    }
+    Ok(Prepared { sink, starts: Box::new(starts.into_iter()), roots, enters: true, job })
+}
+
+/// Begins the job of a run that writes a catalog, or goes on with it.
+fn begun(arguments: &SumArguments, roots: &[Vec<u8>], session: &Session<'_>) -> Result<WithJob, Refused> {
+    let Some(output) = &arguments.output else { return Ok(WithJob::default()) };
+    let asked = Asked { restarts: arguments.restart, agrees: arguments.agrees(), roots: roots.to_vec() };
+    let has_job = !arguments.lacks_job() && session.runs_tasks();
+    beside::begin(output, has_job.then_some(asked), arguments.report.kept())
 }
 
 /// The PATHs that were given.
@@ -125,6 +140,7 @@ fn given(arguments: &SumArguments) -> Result<Vec<Start>, Refused> {
 struct Recording {
     roots: Vec<Vec<u8>>,
     started: SystemTime,
+    job: Option<Job>,
 }
 
 /// Closes all output, reports the result and returns the exit code.
@@ -142,16 +158,22 @@ fn conclude(
     let interrupted = signals.code().or(outcome.interrupted());
     // The errors of a catalog must be in their file before the catalog gets its name.
     fatal = fatal.or_else(|| sink.failures.flush().err());
+    let code = interrupted.unwrap_or(if outcome.totals.failed() > 0 { exit::PARTIAL } else { exit::DONE });
+    let Recording { roots, started, mut job } = recording;
+    let mut left = None;
     if let Some(catalog) = &sink.catalog {
         if fatal.is_none() && interrupted.is_none() {
             let (totals, errors) = (summary::totals(outcome), by_errno(&outcome.totals.failures));
-            fatal = catalog
-                .commit(Recorded { roots: recording.roots, totals, errors, started: recording.started })
-                .err();
+            let job_of = job.as_ref().map(Job::recorded);
+            fatal = catalog.commit(Recorded { roots, totals, errors, started, job: job_of }).err();
+            // Before anything is printed: the catalog is complete.
+            if fatal.is_none() {
+                left = job.take().and_then(|job| job.remove(&summary::kept(outcome, code), false));
+            }
         } else {
             catalog.abandon();
             if interrupted.is_some() {
-                complain("interrupted: no catalog was written", None);
+                complain(&format!("interrupted: {}", catalog.why_not_written()), None);
             }
         }
     }
@@ -162,7 +184,10 @@ fn conclude(
     if let Some(fatal) = fatal {
         return fatal.report();
     }
-    interrupted.unwrap_or(if outcome.totals.failed() > 0 { exit::PARTIAL } else { exit::DONE })
+    match job {
+        Some(job) => job.advise_for("to do what is left, give the same command again, or", code),
+        None => left.unwrap_or(code),
+    }
 }
 
 fn print_signature(outcome: &Summed) -> Result<(), Fatal> {

@@ -1,5 +1,5 @@
 //! `atta walk`: visits trees and reports their contents, alone or on several ranks. Each module imports only those before it: arguments,
-//! threads, report, figures, progress, sink, totals, end, run.
+//! threads, report, figures, progress, sink, totals, end, logged, run.
 
 mod arguments;
 mod end;

@@ -53,10 +53,10 @@ pub struct Needs {
 }
 
 impl Needs {
-    /// A walk: watch, directory, its parent, two on the way to a link's target, two of a catalog's shard, spare.
-    pub const WALK: Self = Self { task: 8, sides: 1, file: 1 };
+    /// A walk: watch, directory, its parent, two on the way to a link's target, two of each of two shards of a catalog, one of a shard that waits for its sync, spare.
+    pub const WALK: Self = Self { task: 11, sides: 1, file: 1 };
     /// Digests: a walk, and the file.
-    pub const SUM: Self = Self { task: 9, sides: 1, file: 1 };
+    pub const SUM: Self = Self { task: 12, sides: 1, file: 1 };
     /// A copy: watch, three directories on each side (itself, its parent, one on the way), both files, the target file again for its close,
     /// a claim on a file with several names, a name without its contents, spare.
     pub const COPY: Self = Self { task: 14, sides: 2, file: 2 };

@@ -223,8 +223,10 @@ pub(crate) trait Chunked: Handler {
         let Some(part) = large.another_part() else {
             return self.complete(cx.worker, large, !large.is_again);
         };
+        self.sharing(cx.worker);
         let current = self.results(cx.worker).map(std::mem::take);
         let completion = self.complete(cx.worker, large, !large.is_again);
+        self.sharing(cx.worker);
         if let (Some(results), Some(current)) = (self.results(cx.worker), current) {
             part.slice().gather(results);
             *results = current;

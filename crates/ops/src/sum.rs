@@ -10,6 +10,7 @@
 //!
 //! impl Watch for Print {
 //!     type Worker = ();
+//!     type Gathered = ();
 //!
 //!     fn worker(&self, _index: usize) {}
 //!
@@ -48,14 +49,14 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use atta_entry::{Entry, Failure, Kind};
-use atta_runtime::{Exchanged, RankError, Session};
+use atta_runtime::{Exchanged, RankError, Results as _, Session};
 
-use totals::Sums;
-pub use totals::Totals;
+pub use totals::{Sums, Totals};
 
 use crate::digest::{Element, Hash, Signature};
-use crate::tree::{self, Start};
-use handler::Summing;
+use crate::tree::directory::SliceResults;
+use crate::tree::{self, Journal, Start, Waiting};
+use handler::{Summing, WorkerOf};
 
 /// How to digest trees.
 #[derive(Debug)]
@@ -84,14 +85,43 @@ pub trait Watch: Sync {
     /// The state of one thread.
     type Worker: Send;
 
+    /// What a slice comes to for the watcher, beside the counts. It is added up, and in the log of the job if there is one. `()`: nothing.
+    type Gathered: SliceResults;
+
     /// Creates the state of the thread with this index, from 0. Called on that thread.
     fn worker(&self, index: usize) -> Self::Worker;
+
+    /// Whether an entry is left out, with all below it.
+    fn leaves_out(&self, _entry: &Entry<'_>) -> bool {
+        false
+    }
 
     /// Receives each entry once. A regular file comes with its digest and with its metadata at the time of the read.
     fn entry(&self, worker: &mut Self::Worker, entry: &Entry<'_>, digest: Option<&Hash>);
 
     /// Receives an entry that failed.
     fn failure(&self, worker: &mut Self::Worker, failure: &Failure<'_>);
+
+    /// Called before what this thread has gathered of its current names is moved to a slice that other threads work on, too: what the thread has
+    /// kept of it elsewhere is to be put there.
+    fn sharing(&self, _worker: &mut Self::Worker, _gathered: &mut Self::Gathered) {}
+
+    /// Called when a slice has ended on this thread, before that is noted for the log of the job. `is_whole`: it is noted as done, if there is a log; else a
+    /// later run does it again. Also called for what belongs to no slice, such as a root, with `false`.
+    fn slice_ended(&self, _worker: &mut Self::Worker, _gathered: &mut Self::Gathered, _is_whole: bool) {}
+
+    /// Called on each thread after each task and each run of names of a large directory, and at its end (`is_last`). The watcher may take what the thread has noted as done and that waits for
+    /// it ([`Journal::holding`]).
+    fn keep_noted(
+        &self,
+        _worker: &mut Self::Worker,
+        _waiting: Waiting<'_, Sums<Self::Gathered>>,
+        _is_last: bool,
+    ) {
+    }
+
+    /// Gets what slices have gathered that have ended, when that is in the log. It may take from it what need not be added up.
+    fn handed_over(&self, _gathered: &mut Self::Gathered) {}
 
     /// Called on each thread when it ends.
     fn finish(&self, _worker: &mut Self::Worker) {}
@@ -165,22 +195,52 @@ pub fn run<'a, W: Watch>(
     mut observe: impl FnMut(&Progress),
 ) -> Result<Outcome<W::Worker>, RankError> {
     let summing = Summing::new(options, watch, session.seat());
-    let began = std::time::Instant::now();
     let walked = tree::run(session, &summing, starts, &options.walk, |walk, [files, bytes, ..]| {
         observe(&Progress { walk: walk.clone(), files, bytes });
     })?;
-    let walked = walked.all();
-    let Sums { totals, signature } = walked.results;
+    Ok(outcome_of::<W>(walked.all(), &Sums::default()))
+}
+
+/// As [`run`], with a log of its job: `journal` gets what is to be written, and on the first rank it says what earlier runs of the job have
+/// done, and `earlier` what that comes to. The roots must be those of all runs of the job, in the same order on all ranks, and no two of them the
+/// same. The outcome has what all runs have done.
+///
+/// # Errors
+/// As [`run`].
+///
+/// # Panics
+/// As [`run`].
+pub fn run_logged<'a, W: Watch>(
+    session: &mut Session<'_>,
+    (watch, options): (&'a W, &'a Options<'a>),
+    (journal, earlier): (&'a Journal<Sums<W::Gathered>>, &Sums<W::Gathered>),
+    roots: Vec<Vec<u8>>,
+    mut observe: impl FnMut(&Progress),
+) -> Result<Outcome<W::Worker>, RankError> {
+    let summing = Summing::new(options, watch, session.seat());
+    let observe = |walk: &tree::Progress, [files, bytes, ..]: [u64; 4]| {
+        observe(&Progress { walk: walk.clone(), files, bytes });
+    };
+    let walked = tree::run_logged(session, (&summing, journal), roots, &options.walk, observe)?;
+    Ok(outcome_of::<W>(walked.all(), earlier))
+}
+
+fn outcome_of<W: Watch>(
+    mut walked: tree::Outcome<WorkerOf<W>, Sums<W::Gathered>>,
+    earlier: &Sums<W::Gathered>,
+) -> Outcome<W::Worker> {
+    walked.results.add(earlier);
+    let Sums { totals, signature, .. } = walked.results;
     let is_whole = totals.failed() == 0 && !walked.stopped;
-    Ok(Outcome {
+    Outcome {
         totals,
         signature: is_whole.then_some(signature),
         workers: walked.workers.into_iter().map(|worker| worker.watch).collect(),
         threads: walked.threads,
-        elapsed: began.elapsed(),
+        elapsed: walked.elapsed,
         stopped: walked.stopped,
         exchanged: walked.exchanged,
-    })
+    }
 }
 
 /// Returns the device and inode of a descriptor if it refers to a regular file: for [`Options::output`].

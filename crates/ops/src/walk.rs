@@ -36,8 +36,8 @@ use atta_sys as sys;
 
 pub use crate::tree::directory::SliceResults;
 pub use crate::tree::{
-    BadRule, Differs, FromLog, Journal, Options, Outcome, Profile, Progress, ResumeError, Rule, Rules, Start,
-    ThreadReport,
+    BadRule, Differs, FromLog, Held, Journal, Options, Outcome, Profile, Progress, ResumeError, Rule, Rules,
+    Start, ThreadReport, Waiting,
 };
 pub use atta_sys::Features;
 pub use hard_links::{HardLinks, LinkedName, Seen};
@@ -105,6 +105,13 @@ pub fn run_logged<'a, V: Visit>(
 ) -> Result<Outcome<V::Worker, V::Results>, RankError> {
     let observe = |progress: &Progress, _| observe(progress);
     Ok(tree::run_logged(session, (visit, journal), roots, options, observe)?.all())
+}
+
+/// The path of a directory that the operator gave, without links, `.` and `..`. None: it cannot be found.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the operator named this one path")]
+pub fn real_path(path: &std::path::Path) -> Option<std::path::PathBuf> {
+    std::fs::canonicalize(path).ok()
 }
 
 /// The metadata of a path that the operator gave, links followed.

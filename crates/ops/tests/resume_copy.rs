@@ -104,6 +104,7 @@ impl Job<'_> {
         let resumed = journal.resume(&mut logs, memory, &mut |found| match found {
             FromLog::Results(share) => sum.add(&share),
             FromLog::Seen(at, seen) => finished.add(at, seen),
+            FromLog::Part(_) => {}
         });
         resumed.unwrap();
         let found = finished.end();

@@ -38,6 +38,7 @@ struct Kept {
 
 impl Watch for Keep {
     type Worker = Kept;
+    type Gathered = ();
 
     fn worker(&self, _index: usize) -> Kept {
         Kept::default()
@@ -295,6 +296,7 @@ fn the_metadata_is_that_of_the_file_that_was_read() {
     struct Look;
     impl Watch for Look {
         type Worker = Vec<(u64, u64, u64, bool)>;
+        type Gathered = ();
         fn worker(&self, _index: usize) -> Self::Worker {
             Vec::new()
         }

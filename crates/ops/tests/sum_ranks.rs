@@ -28,6 +28,7 @@ struct Keep;
 
 impl Watch for Keep {
     type Worker = Vec<Found>;
+    type Gathered = ();
 
     fn worker(&self, _index: usize) -> Vec<Found> {
         Vec::new()

@@ -34,6 +34,11 @@ pub trait Facts: Sync {
     /// Takes what all threads have noted, as sections of one frame. One thread calls it at a time. It must not wait for a
     /// [`LogHandle::write_now`].
     fn take(&self) -> Vec<Vec<u8>>;
+
+    /// Whether [`take`](Self::take) has left something that does not fit in a frame with the rest.
+    fn has_more(&self) -> bool {
+        false
+    }
 }
 
 /// When a log is written.
@@ -170,7 +175,7 @@ fn write_beside<T>(
         // A job that was stopped has a log, although nothing may be noted.
         if file.is_begun() || logging.stop.is_set() && file.begin() {
             // The journal keeps the error.
-            let _ = writing.write_now();
+            while writing.write_now().is_ok() && logging.facts.has_more() {}
         }
         result
     });

@@ -1,4 +1,4 @@
-//! What the log of a job costs: `atta walk --job` beside one without, and `atta copy` beside one with `--no-job`, in turns, over the same tree. And what a resume costs:
+//! What the log of a job costs: `atta walk --job` beside one without, `atta walk --output` and `atta copy` beside ones with `--no-job`, in turns, over the same tree. And what a resume costs:
 //! a copy that was killed goes on, beside `atta copy --update` and `rsync -a`.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark's own directory")]
@@ -19,6 +19,8 @@ use nix::sys::time::TimeValLike as _;
 enum What {
     /// The cost of the log of a walk
     Walk,
+    /// The cost of the log of a walk that writes a catalog
+    Catalog,
     /// The cost of the log of a copy
     Copy,
     /// The rest of a copy that was killed near its end
@@ -155,6 +157,10 @@ fn command(arguments: &Arguments, tree: &Path) -> Command {
     let threads = arguments.threads.to_string();
     match arguments.what {
         What::Walk => command.args(["walk", "-q", "-j", &threads]).arg(tree),
+        What::Catalog => {
+            let catalog = target(arguments);
+            command.args(["walk", "-q", "-j", &threads, "--output"]).arg(catalog).arg(tree)
+        }
         What::Copy | What::Resume => {
             let target = target(arguments);
             command.args(["copy", "-q", "-j", &threads]).arg(tree).arg(target)
@@ -198,7 +204,7 @@ fn main() -> std::io::Result<()> {
             if which % 2 == 0 && arguments.what == What::Walk {
                 std::fs::remove_dir_all(&job)?;
             }
-            if arguments.what == What::Copy {
+            if arguments.what != What::Walk {
                 std::fs::remove_dir_all(&target)?;
             }
             // The first round warms caches.
@@ -213,6 +219,10 @@ fn main() -> std::io::Result<()> {
     let starts = start_with.iter().zip(&start_without);
     show("more for an empty tree, ms", starts.map(|(a, b)| 1e3 * (a.wall - b.wall)).collect(), 2);
     show("without a log, s", without.iter().map(|spent| spent.wall).collect(), 3);
+    if arguments.what == What::Catalog {
+        // Its log goes with the run. It is that of a walk, and has the names of parts.
+        return Ok(());
+    }
     let bytes = log_bytes(&arguments, &tree)?;
     println!("{:<44} {:.1}", "bytes of log for each directory", bytes as f64 / arguments.directories as f64);
     Ok(())

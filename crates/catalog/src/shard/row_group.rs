@@ -18,7 +18,8 @@ use crate::{Columns, Error, Result};
 const BATCH_ROWS: usize = 1024;
 
 /// Rows not yet written, column by column.
-pub(super) struct RowGroup {
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowGroup {
     columns: Columns,
     row_bytes: usize,
     path: ByteColumn,
@@ -34,7 +35,7 @@ pub(super) struct RowGroup {
 }
 
 /// The columns that full catalogs have and lite ones do not.
-#[derive(Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct MetadataColumns {
     device: Vec<i64>,
     mode: Vec<i32>,
@@ -50,14 +51,14 @@ struct MetadataColumns {
 }
 
 /// Nanoseconds since the epoch, if there is a time and 64 bits hold it. A level is 1 for a value, 0 for a null.
-#[derive(Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct TimeColumn {
     values: Vec<i64>,
     levels: Vec<i16>,
 }
 
 /// Byte strings in one buffer. `levels` has one element per row, and stays empty in a column without nulls.
-#[derive(Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ByteColumn {
     data: Vec<u8>,
     ends: Vec<usize>,
@@ -65,7 +66,9 @@ pub(crate) struct ByteColumn {
 }
 
 impl RowGroup {
-    pub(super) fn new(columns: Columns) -> Self {
+    /// No rows. It allocates nothing.
+    #[must_use]
+    pub fn new(columns: Columns) -> Self {
         Self {
             columns,
             row_bytes: row_bytes(columns),
@@ -81,12 +84,15 @@ impl RowGroup {
         }
     }
 
-    pub(super) fn rows(&self) -> usize {
+    /// How many rows there are.
+    #[must_use]
+    pub fn rows(&self) -> usize {
         self.kind.len()
     }
 
     /// Bytes of the rows in memory.
-    pub(super) fn bytes(&self) -> usize {
+    #[must_use]
+    pub fn bytes(&self) -> usize {
         self.rows() * self.row_bytes
             + self.path.data.len()
             + self.path_raw.data.len()
@@ -95,7 +101,11 @@ impl RowGroup {
             + self.digest.data.len()
     }
 
-    pub(super) fn push(&mut self, entry: &Entry<'_>, digest: Option<&[u8; 32]>) -> Result<()> {
+    /// Adds an entry, with the digest of its content if the columns have one.
+    ///
+    /// # Errors
+    /// [`Error::ShardNoMetadata`] if the columns include metadata and the entry has none; then nothing is added.
+    pub fn push(&mut self, entry: &Entry<'_>, digest: Option<&[u8; 32]>) -> Result<()> {
         if self.columns.metadata() {
             // Before any push: columns must never have unequal lengths.
             let Some(metadata) = entry.metadata else {
@@ -140,6 +150,41 @@ impl RowGroup {
         push_lossy(target, &mut self.target, &mut self.target_raw);
     }
 
+    /// Takes the rows from this one on, which may be the number of rows.
+    #[must_use]
+    pub fn split_off(&mut self, from: usize) -> Self {
+        Self {
+            columns: self.columns,
+            row_bytes: self.row_bytes,
+            path: self.path.split_off(from),
+            path_raw: self.path_raw.split_off(from),
+            kind: self.kind.split_off(from),
+            depth: self.depth.split_off(from),
+            inode: self.inode.split_off(from),
+            metadata: if self.columns.metadata() {
+                self.metadata.split_off(from)
+            } else {
+                MetadataColumns::default()
+            },
+            target: self.target.split_off(from),
+            target_raw: self.target_raw.split_off(from),
+            digest: self.digest.split_off(from),
+        }
+    }
+
+    /// Moves all rows of another one, with the same columns, behind these. The buffers of the other one stay.
+    pub fn append(&mut self, other: &mut Self) {
+        self.path.append(&mut other.path);
+        self.path_raw.append(&mut other.path_raw);
+        self.kind.append(&mut other.kind);
+        self.depth.append(&mut other.depth);
+        self.inode.append(&mut other.inode);
+        self.metadata.append(&mut other.metadata);
+        self.target.append(&mut other.target);
+        self.target_raw.append(&mut other.target_raw);
+        self.digest.append(&mut other.digest);
+    }
+
     /// Writes the rows as one row group and clears them, also on failure. The buffers stay for the next one.
     pub(super) fn write<W: Write + Send>(&mut self, writer: &mut SerializedFileWriter<W>) -> Result<()> {
         let written = self.write_columns(writer);
@@ -169,7 +214,8 @@ impl RowGroup {
         Ok(())
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Removes the rows. The buffers stay.
+    pub fn clear(&mut self) {
         let targets = [&mut self.target, &mut self.target_raw];
         for column in [&mut self.path, &mut self.path_raw, &mut self.digest].into_iter().chain(targets) {
             column.clear();
@@ -194,6 +240,36 @@ impl MetadataColumns {
         self.mtime.push(Some(metadata.mtime));
         self.ctime.push(Some(metadata.ctime));
         self.btime.push(metadata.btime);
+    }
+
+    fn split_off(&mut self, from: usize) -> Self {
+        Self {
+            device: self.device.split_off(from),
+            mode: self.mode.split_off(from),
+            nlink: self.nlink.split_off(from),
+            uid: self.uid.split_off(from),
+            gid: self.gid.split_off(from),
+            size: self.size.split_off(from),
+            blocks: self.blocks.split_off(from),
+            atime: self.atime.split_off(from),
+            mtime: self.mtime.split_off(from),
+            ctime: self.ctime.split_off(from),
+            btime: self.btime.split_off(from),
+        }
+    }
+
+    fn append(&mut self, other: &mut Self) {
+        self.device.append(&mut other.device);
+        self.mode.append(&mut other.mode);
+        self.nlink.append(&mut other.nlink);
+        self.uid.append(&mut other.uid);
+        self.gid.append(&mut other.gid);
+        self.size.append(&mut other.size);
+        self.blocks.append(&mut other.blocks);
+        self.atime.append(&mut other.atime);
+        self.mtime.append(&mut other.mtime);
+        self.ctime.append(&mut other.ctime);
+        self.btime.append(&mut other.btime);
     }
 
     fn write<W: Write + Send>(&self, group: &mut SerializedRowGroupWriter<'_, W>) -> Result<()> {
@@ -234,6 +310,22 @@ impl TimeColumn {
             None => self.levels.push(0),
         }
     }
+
+    fn split_off(&mut self, from: usize) -> Self {
+        let levels = self.levels.split_off(from);
+        let values = self.values.split_off(self.values.len() - values_of(&levels));
+        Self { values, levels }
+    }
+
+    fn append(&mut self, other: &mut Self) {
+        self.values.append(&mut other.values);
+        self.levels.append(&mut other.levels);
+    }
+}
+
+/// How many of these rows have a value.
+fn values_of(levels: &[i16]) -> usize {
+    levels.iter().filter(|&&level| level == 1).count()
 }
 
 /// Nanoseconds since the epoch, if 64 bits hold them.
@@ -301,6 +393,24 @@ impl ByteColumn {
         written
     }
 
+    /// Takes the values of the rows from this one on.
+    fn split_off(&mut self, from: usize) -> Self {
+        let levels = self.levels.split_off(from.min(self.levels.len()));
+        let has_nulls = !(self.levels.is_empty() && levels.is_empty());
+        let from = if has_nulls { self.ends.len() - values_of(&levels) } else { from.min(self.ends.len()) };
+        let mut ends = self.ends.split_off(from);
+        let start = self.ends.last().copied().unwrap_or(0);
+        ends.iter_mut().for_each(|end| *end -= start);
+        Self { data: self.data.split_off(start), ends, levels }
+    }
+
+    fn append(&mut self, other: &mut Self) {
+        let start = self.data.len();
+        self.data.append(&mut other.data);
+        self.ends.extend(other.ends.drain(..).map(|end| start + end));
+        self.levels.append(&mut other.levels);
+    }
+
     pub(crate) fn clear(&mut self) {
         self.data.clear();
         self.ends.clear();
@@ -327,9 +437,8 @@ fn write_bytes<W: Write + Send>(
         }
     }
     for levels in levels.chunks(BATCH_ROWS) {
-        let present = levels.iter().filter(|&&level| level == 1).count();
         batch.clear();
-        batch.extend(values.by_ref().take(present));
+        batch.extend(values.by_ref().take(values_of(levels)));
         column.typed::<ByteArrayType>().write_batch(&batch, Some(levels), None)?;
     }
     column.close()?;

@@ -193,6 +193,7 @@ pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Lo
     let prepared = prepare(job, journal, memory_bytes, &mut |found| match found {
         FromLog::Results(share) => earlier.add(&share),
         FromLog::Seen(at, seen) => finished.add(at, seen),
+        FromLog::Part(_) => {}
     });
     let found = finished.end();
     let (journal, file) = prepared?;

@@ -74,6 +74,13 @@ impl Failures {
         }
     }
 
+    /// Adds rows of failures that an earlier run has reported to the files.
+    pub(crate) fn add_earlier(&self, rows: &[u8]) {
+        if let (Self::Here(inner), false) = (self, rows.is_empty()) {
+            lock(inner).write(rows);
+        }
+    }
+
     /// Takes failures of another rank. Returns false if the bytes cannot be decoded.
     pub(crate) fn receive(&self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
@@ -115,9 +122,13 @@ impl Inner {
                 b"further errors are only counted; --verbose prints all, --errors FILE keeps them\n",
             );
         }
-        for writer in [&mut inner.file, &mut inner.catalog].into_iter().flatten() {
-            if let Err(failed) = writer.write_all(row) {
-                inner.error.get_or_insert(failed);
+        inner.write(row);
+    }
+
+    fn write(&mut self, rows: &[u8]) {
+        for writer in [&mut self.file, &mut self.catalog].into_iter().flatten() {
+            if let Err(failed) = writer.write_all(rows) {
+                self.error.get_or_insert(failed);
             }
         }
     }

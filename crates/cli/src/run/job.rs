@@ -4,13 +4,16 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use atta_catalog::CatalogPlace;
 use atta_entry::{Errno, shell_quote};
 use atta_ops::copy::parent_of;
 use atta_ops::resume::{JobPlace, LoggedJob, NotBegun, Request, RunningJob};
 use atta_ops::walk;
 use serde_json::Value;
 
+use super::catalog::refuse;
 use super::file::{print_rows, printable};
 use super::history::{End, Known};
 use super::messages::{complain, exit, hint};
@@ -96,6 +99,37 @@ pub(crate) fn place_in_target(sources: &[Vec<u8>], target: &[u8], is: TargetIs) 
     request.push(describe_target(target, is)?);
     let request: Vec<_> = request.iter().map(Vec::as_slice).collect();
     Ok(JobPlace::in_target(Path::new(OsStr::from_bytes(is.top(target))), &request))
+}
+
+/// A catalog, as each run of its job must have it.
+pub(crate) fn describe_catalog(output: &Path) -> Result<Vec<u8>, Refused> {
+    Ok([b"CATALOG ", path_of_catalog(output)?.as_os_str().as_bytes()].concat())
+}
+
+/// One path for each catalog, however it is spelled, as far as its directory can be found.
+fn path_of_catalog(output: &Path) -> Result<PathBuf, Refused> {
+    let CatalogPlace { place, parent } = CatalogPlace::of(output).map_err(|error| refuse(&error))?;
+    let parent = walk::real_path(&parent).unwrap_or(working_directory()?.join(parent));
+    Ok(parent.join(place.file_name().unwrap_or_default()))
+}
+
+/// Where the job of a walk with a catalog is: one for each catalog.
+pub(crate) fn place_of_catalog(output: &Path) -> Result<JobPlace, Refused> {
+    let path = path_of_catalog(output)?;
+    let parent = path.parent().unwrap_or(&path);
+    Ok(JobPlace::in_target(parent, &[b"CATALOG", path.as_os_str().as_bytes()]))
+}
+
+/// Removes a job whose catalog has got its name, if its process was killed before it could do that.
+pub(crate) fn remove_ended(place: &JobPlace) {
+    if !matches!(place.number(), Ok(Some(_))) || place.has_catalog() {
+        return;
+    }
+    let ended = LoggedJob::resume(place).ok().filter(|logged| logged.has_logs() && !place.has_catalog());
+    if let Some(logged) = ended {
+        // What is left is removed by atta clean.
+        let _ = logged.remove(false);
+    }
 }
 
 /// Begins a job, or goes on with it. Of a job that is complete, it prints the summary again.
@@ -214,7 +248,7 @@ pub(crate) fn recorded(path: &Path) -> Result<(Vec<OsString>, PathBuf), Refused>
     Ok((request.arguments.into_iter().map(OsString::from_vec).collect(), job))
 }
 
-/// Finds the job of a directory: its own, or that of a copy of which it is the TARGET.
+/// Finds the job of a directory: its own, that of a copy of which it is the TARGET, or that of a walk of which it is the catalog.
 fn find(path: &Path) -> Result<JobPlace, Refused> {
     let own = JobPlace::from(path);
     if LoggedJob::number_of(&own).is_some() {
@@ -223,7 +257,7 @@ fn find(path: &Path) -> Result<JobPlace, Refused> {
     match places_for(path)?.as_slice() {
         [one] => Ok(one.clone()),
         [] => {
-            let hint = "name the directory of a job, or the TARGET of a copy that was killed";
+            let hint = "name the directory of a job, or the TARGET or catalog of a run that was killed";
             Err(Refused::usage(format!("there is no unfinished job in {}", printable(path)), hint))
         }
         all => {
@@ -235,12 +269,13 @@ fn find(path: &Path) -> Result<JobPlace, Refused> {
     }
 }
 
-/// The jobs of copies of which a path is the TARGET.
+/// The jobs of copies of which a path is the TARGET, and of walks of which it is the catalog.
 pub(crate) fn places_for(path: &Path) -> Result<Vec<JobPlace>, Refused> {
     let target = path.as_os_str().as_bytes();
-    let described = describe_target(target, TargetIs::Name)?;
+    let described = [Some(describe_target(target, TargetIs::Name)?), describe_catalog(path).ok()];
     let makes_it = |place: &JobPlace| {
-        LoggedJob::request_of(place).is_ok_and(|request| request.agrees.contains(&described))
+        let has = |request: Request| described.iter().flatten().any(|what| request.agrees.contains(what));
+        LoggedJob::request_of(place).is_ok_and(has)
     };
     let is_there = |place: &JobPlace| LoggedJob::number_of(place).is_some();
     let parent = parent_of(target);
@@ -283,14 +318,36 @@ fn refused(error: &NotBegun, place: &JobPlace) -> Refused {
             Refused::fatal_with(what, Some(advice.to_owned()))
         }
         NotBegun::Invalid | NotBegun::Failed(..) if place.is_in_target() => {
-            let advice = "--no-job copies without it, and leaves it alone; --restart forgets it";
+            let advice = "--no-job runs without it, and leaves it alone; --restart forgets it";
             Refused::fatal_with(what, Some(advice.to_owned()))
         }
         _ => Refused::fatal(what),
     }
 }
 
+/// The command that goes on with a job, quoted for a shell.
+pub(crate) fn resume_command(place: &JobPlace) -> String {
+    let path = place.path().as_os_str().as_encoded_bytes();
+    let end = if path.starts_with(b"-") { "-- " } else { "" };
+    format!("atta resume {end}{}", shell_quote(path))
+}
+
 impl Job {
+    /// What a catalog records of it: the arguments of its command, and when it began.
+    pub(crate) fn recorded(&self) -> (Vec<Vec<u8>>, SystemTime) {
+        let began = UNIX_EPOCH + Duration::from_secs(self.running.began_seconds());
+        (self.running.arguments().to_vec(), began)
+    }
+
+    /// Removes a job that has done nothing.
+    pub(crate) fn give_up(self) {
+        if self.running.run() == 1 && self.is_in_target() {
+            let begun = Arc::into_inner(self.running).and_then(RunningJob::into_begun);
+            // What is left is removed by atta clean.
+            let _ = begun.and_then(Result::ok).map(|logged| logged.remove(false));
+        }
+    }
+
     /// Whether all trees were there when this run began.
     pub(crate) fn has_all_roots(&self) -> bool {
         self.has_all_roots
@@ -314,7 +371,7 @@ impl Job {
         std::iter::once(OsString::from("atta")).chain(arguments).collect()
     }
 
-    /// Whether it is in the target of a copy: then it ends with the run that comes to its end, also if entries failed.
+    /// Whether it is in the target of a copy or beside a catalog: then it ends with the run that comes to its end, also if entries failed.
     pub(crate) fn is_in_target(&self) -> bool {
         self.running.place().is_in_target()
     }
@@ -333,7 +390,7 @@ impl Job {
         self.end(kept, |logged| logged.complete(kept))
     }
 
-    /// Removes the job from the target of a copy that has come to its end. Returns the exit code if that fails. `keeps_times`: the directory that
+    /// Removes the job from the target of a copy, or beside the catalog of a walk, that has come to its end. Returns the exit code if that fails. `keeps_times`: the directory that
     /// it is in is itself a copy.
     pub(crate) fn remove(self, kept: &[u8], keeps_times: bool) -> Option<u8> {
         self.end(kept, |logged| logged.remove(keeps_times))
@@ -364,8 +421,6 @@ impl Job {
 
     /// The command that goes on with it, quoted for a shell.
     fn command(&self) -> String {
-        let path = self.path().as_os_str().as_encoded_bytes();
-        let end = if path.starts_with(b"-") { "-- " } else { "" };
-        format!("atta resume {end}{}", shell_quote(path))
+        resume_command(self.running.place())
     }
 }

@@ -4,13 +4,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use atta_catalog::ShardRecord;
+use atta_entry::Code as _;
 use atta_ledger::{Key, LogName};
 use atta_ops::copy::CopyLog;
 use atta_ops::resume::{BadLog, JobPlace, LoggedJob, short};
 use atta_ops::walk::{FromLog, Journal, ResumeError, SliceResults};
-use atta_runtime::{LaterLog, Log, LogError, LogFile, LogHandle, LogLimits, Logging, Stop, with_log};
+use atta_runtime::{
+    LaterLog, Log, LogError, LogFile, LogHandle, LogLimits, Logging, RankError, Session, Stop, with_log,
+};
 use rustix::fd::OwnedFd;
 
+use super::catalog::CatalogSink;
+use super::failures::Failures;
 use super::fatal::Fatal;
 use super::history::Known;
 use super::job::Job;
@@ -100,9 +106,9 @@ impl CopyLog for OfCopy<'_, '_> {
     }
 }
 
-/// Reports why a copy goes on without a log.
+/// Reports why a run goes on without a log.
 pub(crate) fn report_no_log(what: &str) {
-    complain(&format!("note: {what}"), Some("if this copy is killed, the same command begins anew"));
+    complain(&format!("note: {what}"), Some("if this run is killed, the same command begins anew"));
 }
 
 /// Adds to the journal of the first rank what earlier runs say; `each` gets the rest of it. Makes the log of this run.
@@ -125,6 +131,144 @@ pub(crate) fn prepare<R: SliceResults>(
     }
     let name = LogName { run: logged.run(), rank: FIRST, part: 0 };
     Ok((journal, new_log(logged.directory(), (logged.key(), name), job.is_in_target())?))
+}
+
+/// What the first rank of a walk or sum has found out before its run.
+pub(crate) struct Prepared<R> {
+    journal: Journal<R>,
+    log: LogFile,
+    /// The first number of a part of the catalog that no earlier run has used.
+    first_part: usize,
+}
+
+/// As [`prepare`], for a run with a catalog, or without: the parts of it that earlier runs have ended are kept. `add` gets what earlier runs have come to.
+pub(crate) fn prepare_catalog<R: SliceResults>(
+    job: &Job,
+    (catalog, failures): (Option<&CatalogSink>, &Failures),
+    memory_bytes: u64,
+    add: &mut dyn FnMut(R),
+) -> Result<Prepared<R>, Fatal> {
+    if let Some(catalog) = catalog {
+        catalog.open(failures)?;
+    }
+    let (mut parts, mut are_valid) = (Vec::new(), true);
+    let journal = journal_for(RunOfJob::of(job), FIRST, catalog);
+    let (journal, log) = prepare(job, journal, memory_bytes, &mut |found| match found {
+        FromLog::Results(share) => add(share),
+        FromLog::Part(bytes) => match ShardRecord::decode_all(bytes) {
+            Some(part) => parts.push(part),
+            None => are_valid = false,
+        },
+        FromLog::Seen(..) => {}
+    })?;
+    if !are_valid {
+        return Err(unusable("a log of the job names no valid part of a catalog".to_owned()));
+    }
+    let first_part = catalog.map_or(Ok(0), |catalog| catalog.keep_earlier(parts))?;
+    Ok(Prepared { journal, log, first_part })
+}
+
+/// The journal of a rank. With a catalog, a slice is done when its rows are on storage.
+fn journal_for<R: SliceResults>(of_job: RunOfJob, rank: u32, catalog: Option<&CatalogSink>) -> Journal<R> {
+    let journal = of_job.journal(rank);
+    if catalog.is_some() { journal.holding() } else { journal }
+}
+
+/// What the first rank of a walk or sum has decided when its log is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Begins {
+    is_begun: bool,
+    /// See [`Prepared`].
+    first_part: usize,
+}
+
+atta_entry::record!(Begins { is_begun, first_part });
+
+/// What a walk or sum with a log has.
+pub(crate) trait WithLog<R> {
+    fn catalog(&self) -> Option<&CatalogSink>;
+
+    /// Ends the run with this reason.
+    fn fail(&self, fatal: Fatal);
+
+    /// Leaves the directory of the job out of the tree.
+    fn leave_out(&self, directory: &OwnedFd);
+
+    /// Runs, and lets the log have the parts of the catalog.
+    fn while_kept<T>(&self, journal: &Journal<R>, act: impl FnOnce() -> T) -> T;
+}
+
+/// Runs the first rank of a walk or sum while its log is written. `act` gets no journal if the run does not begin. If something of the job fails, the sink gets
+/// the reason, and the run stops.
+pub(crate) fn run_first<R: SliceResults, T>(
+    sink: &impl WithLog<R>,
+    prepared: Result<Prepared<R>, Fatal>,
+    (stop, session): (&Stop, &mut Session<'_>),
+    act: impl FnOnce(Option<&Journal<R>>, &mut Session<'_>) -> Result<T, RankError>,
+) -> Result<T, RankError> {
+    let Prepared { journal, log, first_part } = match prepared {
+        Ok(prepared) => prepared,
+        Err(fatal) => {
+            sink.fail(fatal);
+            session.broadcast(Some(Begins::default()))?;
+            return act(None, session);
+        }
+    };
+    with_journal(sink, (log, &journal), stop, |log| {
+        // The cuts are on storage before what older logs say is removed.
+        let begun = write_first(log, session.is_alone() && sink.catalog().is_none());
+        let begun = begun.and_then(|()| sink.catalog().map_or(Ok(()), CatalogSink::remove_others));
+        session.broadcast(Some(Begins { is_begun: begun.is_ok(), first_part }))?;
+        match begun {
+            Ok(()) => act(Some(&journal), session),
+            Err(fatal) => {
+                sink.fail(fatal);
+                act(None, session)
+            }
+        }
+    })
+}
+
+/// The same on any other rank. `path`: the directory of the job.
+pub(crate) fn run_other<R: SliceResults, T>(
+    sink: &impl WithLog<R>,
+    (path, of_job): (&Path, RunOfJob),
+    (stop, session): (&Stop, &mut Session<'_>),
+    act: impl FnOnce(Option<&Journal<R>>, &mut Session<'_>) -> Result<T, RankError>,
+) -> Result<T, RankError> {
+    let Begins { is_begun, first_part } = session.broadcast(None)?;
+    if !is_begun {
+        return act(None, session);
+    }
+    let rank = session.seat().rank;
+    let log = match of_job.join(path, rank) {
+        Ok((directory, log)) => {
+            sink.leave_out(&directory);
+            log
+        }
+        Err(fatal) => {
+            sink.fail(fatal);
+            return act(None, session);
+        }
+    };
+    if let Some(catalog) = sink.catalog() {
+        catalog.number_from(first_part);
+    }
+    let journal = journal_for(of_job, rank, sink.catalog());
+    with_journal(sink, (log, &journal), stop, |_| act(Some(&journal), session))
+}
+
+fn with_journal<R: SliceResults, T>(
+    sink: &impl WithLog<R>,
+    (log, journal): (LogFile, &Journal<R>),
+    stop: &Stop,
+    act: impl FnOnce(&LogHandle<'_>) -> T,
+) -> T {
+    let (done, written) = write_while((log, journal), stop, |log| sink.while_kept(journal, || act(log)));
+    if let Err(fatal) = written {
+        sink.fail(fatal);
+    }
+    done
 }
 
 /// Runs a command while its log is written. Also returns what of the log failed.

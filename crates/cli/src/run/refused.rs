@@ -27,6 +27,11 @@ impl Refused {
         Self { code: exit::FATAL, what, hint }
     }
 
+    /// The reason.
+    pub(crate) fn what(&self) -> &str {
+        &self.what
+    }
+
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         self.code

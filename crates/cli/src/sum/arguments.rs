@@ -34,7 +34,7 @@ pub(crate) enum SumFormat {
     atta sum /data > data.b3                  write the digests of a tree\n  \
     atta sum --check data.b3                  report files that are missing or different\n  \
     atta sum --check data.b3 /data            report also files that are not listed\n  \
-    atta sum --output data.sums /data         write a catalog (Parquet) with digests\n  \
+    atta sum --output data.sums /data         write a catalog (Parquet) with digests; after a kill, the same command goes on\n  \
     atta sum --check data.sums                check the tree of the catalog\n  \
     atta sum --signature /data                print only the signature"
 )]
@@ -68,6 +68,14 @@ pub(crate) struct SumArguments {
     #[command(flatten)]
     pub(crate) report: ReportArguments,
 
+    /// Forget what a killed run with --output has done, and begin anew
+    #[arg(long, requires = "output", conflicts_with_all = ["format", "sort", "signature"], help_heading = "Resume")]
+    pub(crate) restart: bool,
+
+    /// Keep no log of a run with --output: after a kill it begins anew
+    #[arg(long, conflicts_with = "restart", help_heading = "Resume")]
+    pub(crate) no_job: bool,
+
     #[command(flatten, next_help_heading = "Selection")]
     pub(crate) visit: VisitArguments,
 
@@ -85,6 +93,10 @@ pub(crate) struct SumArguments {
 
     #[command(flatten, next_help_heading = "MPI ranks (under mpirun or srun)")]
     pub(crate) ranks: RankArguments,
+
+    /// End a part of the catalog after this many rows of a thread, too, for tests
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) part_rows: Option<u64>,
 }
 
 impl SumArguments {
@@ -98,6 +110,18 @@ impl SumArguments {
     /// Whether standard output has something else than the summary.
     pub(crate) fn prints(&self) -> bool {
         self.rows().is_some() || self.check.is_some() || self.signature
+    }
+
+    /// Whether a run with a catalog has no log: it also prints, or is not to have one.
+    pub(crate) fn lacks_job(&self) -> bool {
+        self.no_job || self.prints()
+    }
+
+    /// The options that change what is hashed, as each run of a job must have them.
+    pub(crate) fn agrees(&self) -> Vec<Vec<u8>> {
+        let one = self.visit.one_file_system.then(|| "--one-file-system".to_owned());
+        let flags = [one, Some(format!("--max-holes {}", self.max_holes))];
+        self.visit.agrees().chain(flags.into_iter().flatten().map(String::into_bytes)).collect()
     }
 
     /// Whether standard input is what is summed up.

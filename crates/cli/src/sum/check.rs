@@ -15,8 +15,8 @@ use atta_ops::walk::{Rules, Start};
 use atta_runtime::{RankError, Session, Stop};
 
 use super::arguments::SumArguments;
-use super::run::{self, Prepared};
-use super::sink::{Sink, cannot_sort};
+use super::run::{self, Hashed, Prepared};
+use super::sink::{Setting, Sink, cannot_sort};
 use super::totals::Summed;
 use super::{given, summary};
 use crate::input::Input;
@@ -63,11 +63,11 @@ pub(super) fn run(
     let unsorted = Mutex::default();
     let prepared = match (refused, &mut asked) {
         (Some(refused), _) => Some(Err(refused)),
-        (None, asked) => asked.as_mut().map(|asked| asked.prepare(arguments, signals, &unsorted, session)),
+        (None, asked) => asked.as_mut().map(|asked| asked.prepare(arguments, &unsorted, session)),
     };
     let hashed = run::hash(arguments, signals, session, prepared)?;
     Ok(match (hashed, asked) {
-        (Ok((mut sink, summed)), Some(asked)) => {
+        (Ok(Hashed { mut sink, summed, .. }), Some(asked)) => {
             let unsorted = unsorted.into_inner().unwrap_or_else(PoisonError::into_inner);
             unsorted.into_iter().for_each(|error| sink.fail(cannot_sort(&error)));
             let found = sink.take_found();
@@ -103,23 +103,22 @@ impl Asked {
     fn prepare<'a>(
         &'a mut self,
         arguments: &SumArguments,
-        signals: &Signals,
         unsorted: &'a Mutex<Option<io::Error>>,
         session: &Session<'_>,
     ) -> Result<Prepared<'a>, Refused> {
         let Self { record, paths, failures, is_list } = self;
         let failures = failures.take().map_or_else(|| Failures::new(false, None, None), Ok)?;
-        let sink = Sink::new(arguments, failures, *is_list, signals.stop(), session)?;
+        let sink = Sink::new(arguments, failures, Setting { is_list: *is_list, job: None }, session)?;
         if *is_list {
             // Only ranks compare what they see there.
             let roots = if session.is_alone() { Vec::new() } else { record.listed_roots()? };
             let starts = record.listed(unsorted)?;
-            return Ok(Prepared { sink, starts: Box::new(starts), roots, enters: false });
+            return Ok(Prepared { sink, starts: Box::new(starts), roots, enters: false, job: None });
         }
         let recorded = record.roots.iter().flatten().filter(|_| paths.is_empty()).cloned().map(Start::new);
         let starts: Vec<Start> = recorded.chain(paths.iter().cloned()).collect();
         let roots = starts.iter().map(|start| start.root.clone()).collect();
-        Ok(Prepared { sink, starts: Box::new(starts.into_iter()), roots, enters: true })
+        Ok(Prepared { sink, starts: Box::new(starts.into_iter()), roots, enters: true, job: None })
     }
 }
 

@@ -14,9 +14,12 @@ use atta_ops::walk::{self, Rules, Start};
 use atta_runtime::{RankError, Rate, Seat, Session, Stop};
 
 use super::arguments::SumArguments;
+use super::logged::{self, Hashing};
 use super::sink::{FirstSide, Sink};
 use super::totals::Summed;
 use crate::run::display::Display;
+use crate::run::job::Job;
+use crate::run::logged::RunOfJob;
 use crate::run::messages::{complain, exit};
 use crate::run::refused::Refused;
 use crate::run::session::seen_at;
@@ -32,6 +35,14 @@ pub(super) struct Prepared<'a> {
     pub(super) roots: Vec<Vec<u8>>,
     /// Whether directories are entered.
     pub(super) enters: bool,
+    pub(super) job: Option<Job>,
+}
+
+/// What the first rank has when all is hashed.
+pub(super) struct Hashed {
+    pub(super) sink: Sink,
+    pub(super) summed: Summed,
+    pub(super) job: Option<Job>,
 }
 
 /// The decision of the first rank, for all ranks.
@@ -43,16 +54,19 @@ pub(crate) struct Verdict {
     /// The device and inode of the file that is standard output.
     output: Option<(u64, u64)>,
     side: FirstSide,
+    job: Option<RunOfJob>,
 }
 
-atta_entry::record!(Verdict { go, enters, roots, output, side });
+atta_entry::record!(Verdict { go, enters, roots, output, side, job });
 
 impl Verdict {
     fn new(prepared: &Prepared<'_>, arguments: &SumArguments) -> Self {
         // As in `atta sum . > sums`: the file would change all the time.
         let output = if arguments.prints() { sum::regular_file_of(io::stdout()) } else { None };
-        let Prepared { sink, roots, enters, .. } = prepared;
-        Self { go: true, enters: *enters, roots: roots.clone(), output, side: sink.side() }
+        let Prepared { sink, roots, enters, job, .. } = prepared;
+        let side = sink.side(job.as_ref());
+        let job = job.as_ref().map(RunOfJob::of);
+        Self { go: true, enters: *enters, roots: roots.clone(), output, side, job }
     }
 }
 
@@ -63,7 +77,7 @@ pub(super) fn hash(
     signals: &Signals,
     session: &mut Session<'_>,
     prepared: Option<Result<Prepared<'_>, Refused>>,
-) -> Result<Result<(Sink, Summed), u8>, RankError> {
+) -> Result<Result<Hashed, u8>, RankError> {
     let verdict = prepared.as_ref().map(|prepared| {
         prepared.as_ref().map_or_else(|_| Verdict::default(), |prepared| Verdict::new(prepared, arguments))
     });
@@ -103,17 +117,22 @@ impl Rank<'_> {
         prepared: Prepared<'_>,
         verdict: &Verdict,
         session: &mut Session<'_>,
-    ) -> Result<(Sink, Summed), RankError> {
+    ) -> Result<Hashed, RankError> {
         let (rate, stop) = (self.rate(), self.signals.stop());
-        let Prepared { sink, starts, .. } = prepared;
+        let Prepared { sink, starts, roots, job, .. } = prepared;
         let options = self.options(verdict, &sink, rate.as_ref(), &stop);
         let mut display = Display::new(&self.arguments.report, self.arguments.prints());
         let closed = session.receiving(
             |rank, stream, bytes: &[u8]| sink.receive(rank, stream, bytes),
             |session| {
-                let outcome = sum::run(session, &sink, starts, &options, |progress| {
-                    display.tick(progress.walk.elapsed, || line(progress));
-                })?;
+                let observe = |progress: &Progress| display.tick(progress.walk.elapsed, || line(progress));
+                let outcome = match &job {
+                    Some(job) => {
+                        let hashing = Hashing { sink: &sink, roots, options: &options };
+                        logged::hash_first(job, &hashing, session, observe)?
+                    }
+                    None => sum::run(session, &sink, starts, &options, observe)?,
+                };
                 session.close(Summed::new(outcome, &sink, self.signals.code()), Summed::merge)
             },
         );
@@ -132,17 +151,24 @@ impl Rank<'_> {
         if let Some(fatal) = summed.fatal() {
             sink.fail(fatal);
         }
-        Ok((sink, summed))
+        Ok(Hashed { sink, summed, job })
     }
 
     /// The part of any other rank; returns its exit code.
     fn hash(&self, verdict: Verdict, session: &mut Session<'_>) -> Result<u8, RankError> {
         let (seat, stop, rate) = (self.seat, self.signals.stop(), self.rate());
         let Verdict { side, .. } = verdict;
+        let directory = side.job_directory();
         let verdict = Verdict { side: FirstSide::default(), ..verdict };
         let sink = Sink::of_rank(self.arguments, session.outbox(), side, stop.clone(), seat);
         let options = self.options(&verdict, &sink, rate.as_ref(), &stop);
-        let outcome = sum::run(session, &sink, std::iter::empty::<Start>(), &options, |_| {})?;
+        let outcome = match verdict.job.zip(directory) {
+            Some((of_job, directory)) => {
+                let hashing = Hashing { sink: &sink, roots: verdict.roots.clone(), options: &options };
+                logged::hash_other((&directory, of_job), &hashing, session)?
+            }
+            None => sum::run(session, &sink, std::iter::empty::<Start>(), &options, |_| {})?,
+        };
         let summed = Summed::new(outcome, &sink, self.signals.code());
         session.close(summed.with_shards(sink.hand_over(), seat), Summed::merge)?;
         Ok(exit::DONE)

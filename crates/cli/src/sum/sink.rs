@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,16 +11,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use atta_catalog::{Columns, Format, RowWriter, ShardRecord, digest_line};
 use atta_entry::{Code as _, Entry, Errno, Failure, Kind, Operation};
 use atta_ops::digest::Hash;
+use atta_ops::resume::JobPlace;
 use atta_ops::sorted::{Sorter, key_of};
-use atta_ops::sum::Watch;
 use atta_ops::sum::check::{Item, Items};
-use atta_runtime::{Outbox, Seat, Session, Stop, Stream};
+use atta_ops::sum::{self, Watch};
+use atta_ops::walk::{Journal, Waiting};
+use atta_runtime::{Outbox, Results as _, Seat, Session, Stop, Stream};
+use rustix::fd::OwnedFd;
 
 use super::arguments::{SumArguments, SumFormat};
 use crate::run::catalog::{CatalogShard, CatalogSink};
 use crate::run::failures::{FAILURES, Failures};
 use crate::run::fatal::Fatal;
 use crate::run::file::{describe, print_rows};
+use crate::run::job::Job;
+use crate::run::left_out::LeftOut;
+use crate::run::logged::WithLog;
+use crate::run::parts::{Gathered, Parts, ThreadRows};
 use crate::run::refused::Refused;
 use crate::run::settings::ROWS_BYTES;
 use crate::run::settings::ROWS_BYTES_TERMINAL;
@@ -35,6 +42,9 @@ const RECORDS: Stream = Stream(2);
 pub(crate) struct Sink {
     pub(crate) failures: Failures,
     pub(crate) catalog: Option<CatalogSink>,
+    /// Of a catalog whose run has a log.
+    parts: Option<Parts<Sums>>,
+    left_out: LeftOut,
     format: Option<SumFormat>,
     terminal: bool,
     /// Leads to the first rank, on the others.
@@ -60,6 +70,19 @@ pub(crate) struct SinkWorker {
     records: Vec<u8>,
     path: Vec<u8>,
     shard: CatalogShard,
+    /// In place of the shard, if the run has a log.
+    parts: Option<ThreadRows>,
+    /// Of the current names.
+    gathered: Gathered,
+}
+
+/// What a slice comes to.
+pub(super) type Sums = sum::Sums<Gathered>;
+
+/// How the first rank runs.
+pub(crate) struct Setting<'a> {
+    pub(crate) is_list: bool,
+    pub(crate) job: Option<&'a JobPlace>,
 }
 
 /// What the first rank has opened, for the sinks of other ranks.
@@ -69,26 +92,38 @@ pub(crate) struct FirstSide {
     partial: Option<Vec<u8>>,
     terminal: bool,
     is_list: bool,
+    /// The directory of the job, if there is one.
+    job: Option<Vec<u8>>,
 }
 
-atta_entry::record!(FirstSide { partial, terminal, is_list });
+atta_entry::record!(FirstSide { partial, terminal, is_list, job });
+
+impl FirstSide {
+    pub(super) fn job_directory(&self) -> Option<PathBuf> {
+        self.job.clone().map(|path| PathBuf::from(OsString::from_vec(path)))
+    }
+}
 
 impl Sink {
     pub(crate) fn new(
         arguments: &SumArguments,
         failures: Failures,
-        is_list: bool,
-        stop: Stop,
+        Setting { is_list, job }: Setting<'_>,
         session: &Session<'_>,
     ) -> Result<Self, Refused> {
         let (columns, ranks) = (Columns::Digests, session.seat().ranks as usize);
         // A launcher may give a rank a terminal of its own, although what is printed goes to a file.
         let terminal = session.is_alone() && io::stdout().is_terminal();
-        let begin = |place: &PathBuf| CatalogSink::begin(place, columns, &arguments.effort, &failures, ranks);
+        let effort = &arguments.effort;
+        let begin = |place: &PathBuf| match job {
+            Some(job) => Ok(CatalogSink::of_job(job.catalog(), place, columns, effort, ranks)),
+            None => CatalogSink::begin(place, columns, effort, &failures, ranks),
+        };
         let catalog = arguments.output.as_ref().map(begin).transpose()?;
         let (memory, directory) = (arguments.effort.memory / 4, spill_directory());
-        let side = FirstSide { partial: None, terminal, is_list };
-        let mut sink = Self::with(arguments, failures, catalog, &side, stop);
+        let side = FirstSide { partial: None, terminal, is_list, job: None };
+        let mut sink =
+            Self::with(arguments, failures, catalog, &side, session.stop()).with_job(job, arguments);
         sink.sorter = sink.sorts.then(|| Mutex::new(Sorter::new(memory, &directory)));
         sink.found = sink.compares.then(|| Mutex::new(Items::new(memory, &directory)));
         if sink.format == Some(SumFormat::Csv) {
@@ -107,10 +142,12 @@ impl Sink {
     ) -> Self {
         let partial = side.partial.take().map(|path| PathBuf::from(OsString::from_vec(path)));
         let numbers = (seat.rank as usize, seat.ranks as usize);
+        let job = side.job_directory().map(|path| JobPlace::from(path.as_path()));
         let catalog = partial.zip(arguments.output.as_ref()).map(|(partial, place)| {
-            CatalogSink::join(&partial, place, Columns::Digests, &arguments.effort, numbers)
+            CatalogSink::join((&partial, job.is_some()), place, Columns::Digests, &arguments.effort, numbers)
         });
-        let mut sink = Self::with(arguments, Failures::Root(outbox.clone()), catalog, &side, stop);
+        let sink = Self::with(arguments, Failures::Root(outbox.clone()), catalog, &side, stop);
+        let mut sink = sink.with_job(job.as_ref(), arguments);
         sink.outbox = Some(outbox);
         sink
     }
@@ -125,6 +162,8 @@ impl Sink {
         Self {
             failures,
             catalog,
+            parts: None,
+            left_out: LeftOut::default(),
             format: arguments.rows(),
             terminal: side.terminal,
             outbox: None,
@@ -139,11 +178,26 @@ impl Sink {
         }
     }
 
+    fn with_job(self, job: Option<&JobPlace>, arguments: &SumArguments) -> Self {
+        let parts = job.map(|_| Parts::new(arguments.part_rows, self.stop.clone()));
+        Self { parts, left_out: LeftOut::of(job), ..self }
+    }
+
+    /// The catalog of a run with a log, and what a thread has for it.
+    fn parts_of<'w>(
+        &self,
+        worker: &'w mut SinkWorker,
+    ) -> Option<(&Parts<Sums>, &CatalogSink, &'w mut ThreadRows)> {
+        let (own, catalog) = worker.parts.as_mut().zip(self.catalog.as_ref())?;
+        self.parts.as_ref().map(|parts| (parts, catalog, own))
+    }
+
     /// What other ranks need to know of this sink.
-    pub(crate) fn side(&self) -> FirstSide {
+    pub(crate) fn side(&self, job: Option<&Job>) -> FirstSide {
         let partial = self.catalog.as_ref().and_then(CatalogSink::partial);
         let partial = partial.map(|path| path.into_os_string().into_vec());
-        FirstSide { partial, terminal: self.terminal, is_list: self.is_list }
+        let job = job.map(|job| job.running.place().path().as_os_str().as_bytes().to_vec());
+        FirstSide { partial, terminal: self.terminal, is_list: self.is_list, job }
     }
 
     /// Takes what another rank sent.
@@ -307,8 +361,32 @@ pub(crate) fn cannot_sort(error: &io::Error) -> Fatal {
     Fatal::Failed { what, hint: Some("more --memory, or TMPDIR where there is more room".to_owned()) }
 }
 
+impl WithLog<Sums> for Sink {
+    fn catalog(&self) -> Option<&CatalogSink> {
+        self.catalog.as_ref()
+    }
+
+    fn fail(&self, fatal: Fatal) {
+        Self::fail(self, fatal);
+    }
+
+    fn leave_out(&self, directory: &OwnedFd) {
+        self.left_out.add(directory);
+    }
+
+    fn while_kept<T>(&self, journal: &Journal<Sums>, act: impl FnOnce() -> T) -> T {
+        match self.parts.as_ref().zip(self.catalog.as_ref()) {
+            Some((parts, catalog)) => {
+                parts.while_kept((catalog, journal), &|fatal| Self::fail(self, fatal), act)
+            }
+            None => act(),
+        }
+    }
+}
+
 impl Watch for Sink {
     type Worker = SinkWorker;
+    type Gathered = Gathered;
 
     fn worker(&self, _index: usize) -> SinkWorker {
         let writer = |format| RowWriter::new(format, Columns::Digests, self.terminal);
@@ -323,7 +401,41 @@ impl Watch for Sink {
             records: Vec::new(),
             path: Vec::new(),
             shard: CatalogShard::default(),
+            parts: self.parts.as_ref().map(|_| ThreadRows::new(Columns::Digests)),
+            gathered: Gathered::default(),
         }
+    }
+
+    fn leaves_out(&self, entry: &Entry<'_>) -> bool {
+        self.left_out.has(entry)
+    }
+
+    fn sharing(&self, worker: &mut SinkWorker, gathered: &mut Gathered) {
+        gathered.add(&std::mem::take(&mut worker.gathered));
+        if let Some((_, _, own)) = self.parts_of(worker) {
+            own.share(gathered);
+        }
+    }
+
+    fn slice_ended(&self, worker: &mut SinkWorker, gathered: &mut Gathered, is_whole: bool) {
+        gathered.add(&std::mem::take(&mut worker.gathered));
+        if let Some((_, catalog, own)) = self.parts_of(worker) {
+            self.keep(own.slice_ended(catalog, gathered, is_whole));
+        }
+    }
+
+    fn keep_noted(&self, worker: &mut SinkWorker, waiting: Waiting<'_, Sums>, is_last: bool) {
+        if let Some((parts, catalog, own)) = self.parts_of(worker) {
+            self.keep(match is_last {
+                false => parts.keep(catalog, own, waiting),
+                true => parts.keep_last(catalog, own, waiting),
+            });
+        }
+    }
+
+    fn handed_over(&self, gathered: &mut Gathered) {
+        // They are in the log and in the files of errors.
+        gathered.vanished.clear();
     }
 
     fn entry(&self, worker: &mut SinkWorker, entry: &Entry<'_>, digest: Option<&Hash>) {
@@ -332,7 +444,10 @@ impl Watch for Sink {
             self.print(worker, format, entry, digest);
         }
         if let Some(catalog) = &self.catalog {
-            self.keep(catalog.push(&mut worker.shard, entry, digest));
+            self.keep(match &mut worker.parts {
+                Some(own) => own.push(catalog, entry, digest),
+                None => catalog.push(&mut worker.shard, entry, digest),
+            });
         }
         if self.compares {
             let item = Item {
@@ -357,6 +472,9 @@ impl Watch for Sink {
                 return self.fail(Fatal::Failed { what, hint: Some("more --memory".to_owned()) });
             }
             self.push_record(worker, &failure.path, &Vec::new());
+        }
+        if self.parts.is_some() {
+            worker.gathered.fail(failure);
         }
         self.failed.fetch_add(1, Ordering::Relaxed);
         self.failures.add(failure);

@@ -10,6 +10,7 @@ use super::arguments::SumArguments;
 use super::totals::Summed;
 use crate::run::fatal::Fatal;
 use crate::run::file::print;
+use crate::run::job;
 use crate::run::report;
 use crate::size::{binary, counted, grouped, listed, per_second};
 
@@ -56,6 +57,11 @@ pub(super) fn totals(outcome: &Summed) -> Value {
     let totals = &outcome.totals;
     let signature = outcome.signature.as_ref().map(|signature| signature.digest().to_string());
     report::object(totals, json!({"entries": totals.entries(), "signature": signature}))
+}
+
+/// The summary in both forms, and the exit code, as a job that is complete keeps them.
+pub(super) fn kept(outcome: &Summed, code: u8) -> Vec<u8> {
+    job::kept(code, &json(outcome, false).to_string(), &words(outcome, false))
 }
 
 fn json(outcome: &Summed, was_interrupted: bool) -> Value {

@@ -42,7 +42,7 @@ pub(crate) enum Callback {
     atta walk --print --exclude .snapshot /data   list a tree without its snapshots\n  \
     atta walk --output scan.catalog /data         write a catalog (Parquet)\n  \
     atta walk --from-list errors.ndjson           visit failed entries again\n  \
-    atta walk --job walk.job /data                go on after a kill: give the command again"
+    atta walk --job walk.job /data                totals; after a kill the same command goes on, as with --output"
 )]
 pub(crate) struct WalkArguments {
     /// Trees to walk [default: the current directory]
@@ -62,7 +62,7 @@ pub(crate) struct WalkArguments {
     pub(crate) format: Option<RowFormat>,
 
     /// Write a catalog (Parquet files) to a new directory
-    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    #[arg(long, value_name = "DIR", group = "logged", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
 
     /// Record the targets of symbolic links
@@ -100,14 +100,18 @@ pub(crate) struct WalkArguments {
     #[arg(long, help_heading = "Performance")]
     pub(crate) lite: bool,
 
-    /// Keep a log of the walk in DIR, so that the same command, or atta resume DIR, goes on after a kill, on any number of ranks. DIR is
-    /// made if it is missing. Entries are then neither printed nor recorded
-    #[arg(long, value_name = "DIR", help_heading = "Resume", conflicts_with_all = ["print", "print0", "format", "output", "from_list", "follow"])]
+    /// Keep a log of a walk without --output in DIR, so that the same command, or atta resume DIR, goes on after a kill, on any number of
+    /// ranks. DIR is made if it is missing. Entries are not printed
+    #[arg(long, value_name = "DIR", group = "logged", help_heading = "Resume", conflicts_with_all = ["print", "print0", "format", "from_list", "follow"])]
     pub(crate) job: Option<PathBuf>,
 
-    /// Forget the job in DIR and begin anew
-    #[arg(long, requires = "job", help_heading = "Resume")]
+    /// Forget what was done before, and begin anew
+    #[arg(long, requires = "logged", conflicts_with_all = ["print", "print0", "format", "from_list", "follow"], help_heading = "Resume")]
     pub(crate) restart: bool,
+
+    /// Keep no log of a walk with --output: after a kill it begins anew
+    #[arg(long, conflicts_with_all = ["job", "restart"], help_heading = "Resume")]
+    pub(crate) no_job: bool,
 
     #[command(flatten, next_help_heading = "Performance")]
     pub(crate) effort: EffortArguments,
@@ -127,6 +131,10 @@ pub(crate) struct WalkArguments {
     #[arg(long, value_enum, default_value_t = Callback::Summary, hide = true)]
     pub(crate) callback: Callback,
 
+    /// End a part of the catalog after this many rows of a thread, too, for tests
+    #[arg(long, value_name = "N", hide = true)]
+    pub(crate) part_rows: Option<u64>,
+
     /// Take the kernel to lack a feature, for tests
     #[arg(long, value_name = "FEATURE", value_parser = ["statx-mount-id"], hide = true)]
     pub(crate) without: Vec<String>,
@@ -142,8 +150,19 @@ impl WalkArguments {
     pub(crate) fn agrees(&self) -> Vec<Vec<u8>> {
         let depth = self.max_depth.map(|levels| format!("--max-depth {levels}"));
         let flag = |is_set, name: &str| Some(name.to_owned()).filter(|_| is_set);
-        let flags = [flag(self.visit.one_file_system, "--one-file-system"), flag(self.lite, "--lite"), depth];
+        let targets = flag(self.targets && self.output.is_some(), "--targets");
+        let flags = [
+            flag(self.visit.one_file_system, "--one-file-system"),
+            flag(self.lite, "--lite"),
+            targets,
+            depth,
+        ];
         self.visit.agrees().chain(flags.into_iter().flatten().map(String::into_bytes)).collect()
+    }
+
+    /// Whether a walk with a catalog has no log: it also prints rows, reads a list, follows links, or is not to have one.
+    pub(crate) fn lacks_job(&self) -> bool {
+        self.no_job || self.row_format().is_some() || self.from_list.is_some() || self.follow
     }
 
     /// The format of the rows on standard output, if there are to be any.

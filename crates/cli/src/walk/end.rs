@@ -59,7 +59,8 @@ pub(super) fn give_up(
     let what = format!(
         "{state}some threads hang in the file system and were not waited for; {entries} entries were visited"
     );
-    complain(&what, None);
+    let hint = sink.resume.as_ref().map(|command| format!("to do what is left: {command}"));
+    complain(&what, hint.as_deref());
     let code = fatal.map_or_else(|| signals.code().unwrap_or(exit::FATAL), Fatal::report);
     std::process::exit(code.into());
 }
@@ -104,6 +105,8 @@ pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, 
     let report = Report { arguments, totals: &totals, outcome: &whole, interrupted: interrupted.is_some() };
     // The errors of a catalog must be in their file before the catalog gets its name.
     fatal = fatal.or_else(|| failures.flush().err());
+    let code = interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE });
+    let (mut job, mut left) = (job, None);
     if let Some(catalog) = catalog {
         if fatal.is_none() && interrupted.is_none() {
             let recorded = Recorded {
@@ -111,12 +114,17 @@ pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, 
                 totals: report.totals_json(),
                 errors: by_errno(&totals.failures),
                 started,
+                job: job.as_ref().map(Job::recorded),
             };
             fatal = catalog.commit(recorded).err();
+            // Before anything is printed: the catalog is complete.
+            if fatal.is_none() {
+                left = job.take().and_then(|job| job.remove(&report.kept(code), false));
+            }
         } else {
             catalog.abandon();
             if interrupted.is_some() {
-                complain("interrupted: no catalog was written", None);
+                complain(&format!("interrupted: {}", catalog.why_not_written()), None);
             }
         }
     }
@@ -130,10 +138,12 @@ pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, 
     if let Some(fatal) = fatal {
         return fatal.report();
     }
-    let code = interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE });
     match job {
+        Some(job) if job.is_in_target() => {
+            job.advise_for("to do what is left, give the same command again, or", code)
+        }
         Some(job) if is_whole => job.complete(&report.kept(code)).unwrap_or(code),
         Some(job) => job.advise(code),
-        None => code,
+        None => left.unwrap_or(code),
     }
 }

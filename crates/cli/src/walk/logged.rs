@@ -1,14 +1,16 @@
-//! A walk with a log of its job (`--job`): what earlier runs have counted is added, and only the rest is walked. `run/logged.rs` has the log.
+//! A walk with a log of its job (`--job`, `--output`): what earlier runs have counted is added, and only the rest is walked. `run/logged.rs` has the log,
+//! `run/parts.rs` the parts of a catalog.
 
 use std::path::Path;
 
-use atta_ops::walk::{self, FromLog, Journal, Options, Outcome, Progress, Start, Totals};
-use atta_runtime::{LogFile, LogHandle, RankError, Session};
+use atta_ops::walk::{self, Journal, Options, Outcome, Progress, Start, Totals};
+use atta_runtime::{RankError, Session};
 
 use super::sink::{Sink, SinkWorker};
 use crate::run::fatal::Fatal;
 use crate::run::job::Job;
-use crate::run::logged::{RunOfJob, prepare, write_first, write_while};
+use crate::run::logged::{Prepared, RunOfJob, WithLog as _, prepare_catalog, run_first, run_other};
+use crate::run::share::Share;
 
 /// What a rank walks with.
 pub(super) struct Walking<'a> {
@@ -21,118 +23,72 @@ pub(super) struct Walking<'a> {
 /// the sink gets the reason, and the walk stops.
 pub(super) fn walk_first(
     job: &Job,
-    walking: Walking<'_>,
-    session: &mut Session<'_>,
-    observe: impl FnMut(&Progress),
-) -> Result<Outcome<SinkWorker, Totals>, RankError> {
-    let sink = walking.sink;
-    let (journal, earlier, file) = match prepared(job, sink, walking.options) {
-        Ok(prepared) => prepared,
-        Err(fatal) => {
-            sink.fail(fatal);
-            session.broadcast(Some(false))?;
-            return nothing(&walking, session, observe);
-        }
-    };
-    let outcome = with_journal((file, &journal), walking, |walking, log| {
-        let begun = write_first(log, session.is_alone());
-        session.broadcast(Some(begun.is_ok()))?;
-        match begun {
-            Ok(()) => logged(walking, &journal, session, observe),
-            Err(fatal) => {
-                sink.fail(fatal);
-                nothing(&walking, session, observe)
-            }
-        }
-    });
-    outcome.map(|mut outcome| {
-        outcome.results += &earlier;
-        outcome
-    })
-}
-
-/// The part of any other rank. `path`: the directory of the job.
-pub(super) fn walk_other(
-    (path, of_job): (&Path, RunOfJob),
-    walking: Walking<'_>,
-    session: &mut Session<'_>,
-    observe: impl FnMut(&Progress),
-) -> Result<Outcome<SinkWorker, Totals>, RankError> {
-    if !session.broadcast::<bool>(None)? {
-        return nothing(&walking, session, observe);
-    }
-    let rank = session.seat().rank;
-    let file = match of_job.join(path, rank) {
-        Ok((directory, file)) => {
-            walking.sink.leave_out(&directory);
-            file
-        }
-        Err(fatal) => {
-            walking.sink.fail(fatal);
-            return nothing(&walking, session, observe);
-        }
-    };
-    let journal = of_job.journal(rank);
-    with_journal((file, &journal), walking, |walking, _| logged(walking, &journal, session, observe))
-}
-
-/// Walks while the log is written.
-fn with_journal(
-    (file, journal): (LogFile, &Journal<Totals>),
-    walking: Walking<'_>,
-    walk: impl FnOnce(Walking<'_>, &LogHandle<'_>) -> Result<Outcome<SinkWorker, Totals>, RankError>,
-) -> Result<Outcome<SinkWorker, Totals>, RankError> {
-    let (sink, stop) = (walking.sink, walking.options.stop.clone());
-    let (outcome, written) = write_while((file, journal), &stop, |log| walk(walking, log));
-    if let Err(fatal) = written {
-        sink.fail(fatal);
-    }
-    outcome.map(|mut outcome| {
-        sink.summary.count_links(&mut outcome.results);
-        outcome
-    })
-}
-
-fn logged(
-    walking: Walking<'_>,
-    journal: &Journal<Totals>,
-    session: &mut Session<'_>,
-    observe: impl FnMut(&Progress),
-) -> Result<Outcome<SinkWorker, Totals>, RankError> {
-    let Walking { sink, roots, options } = walking;
-    walk::run_logged(session, (sink, journal), roots, options, observe)
-}
-
-/// Takes part in a walk that was stopped.
-fn nothing(
     walking: &Walking<'_>,
     session: &mut Session<'_>,
     observe: impl FnMut(&Progress),
-) -> Result<Outcome<SinkWorker, Totals>, RankError> {
-    walk::run_on(session, walking.sink, std::iter::empty::<Start>(), walking.options, observe)
+) -> Result<Outcome<SinkWorker, Share>, RankError> {
+    let (sink, stop, mut earlier) = (walking.sink, &walking.options.stop, Totals::default());
+    let prepared = prepared(job, walking, &mut earlier);
+    let outcome =
+        run_first(sink, prepared, (stop, session), |journal, session| walking.run(journal, session, observe));
+    outcome.map(|mut outcome| {
+        sink.summary.count_links(&mut outcome.results.totals);
+        outcome.results.totals += &earlier;
+        outcome
+    })
+}
+
+/// The part of any other rank. `of_job`: the directory of the job as well.
+pub(super) fn walk_other(
+    of_job: (&Path, RunOfJob),
+    walking: &Walking<'_>,
+    session: &mut Session<'_>,
+    observe: impl FnMut(&Progress),
+) -> Result<Outcome<SinkWorker, Share>, RankError> {
+    let (sink, stop) = (walking.sink, &walking.options.stop);
+    let outcome =
+        run_other(sink, of_job, (stop, session), |journal, session| walking.run(journal, session, observe));
+    outcome.map(|mut outcome| {
+        sink.summary.count_links(&mut outcome.results.totals);
+        outcome
+    })
+}
+
+impl Walking<'_> {
+    /// Walks. Without a journal, it takes part in a walk that was stopped.
+    fn run(
+        &self,
+        journal: Option<&Journal<Share>>,
+        session: &mut Session<'_>,
+        observe: impl FnMut(&Progress),
+    ) -> Result<Outcome<SinkWorker, Share>, RankError> {
+        let Self { sink, roots, options } = self;
+        match journal {
+            Some(journal) => walk::run_logged(session, (*sink, journal), roots.clone(), options, observe),
+            None => walk::run_on(session, *sink, std::iter::empty::<Start>(), options, observe),
+        }
+    }
 }
 
 /// What earlier runs have done, and the log of this run.
 fn prepared(
     job: &Job,
-    sink: &Sink,
-    options: &Options<'_>,
-) -> Result<(Journal<Totals>, Totals, LogFile), Fatal> {
+    Walking { sink, options, .. }: &Walking<'_>,
+    earlier: &mut Totals,
+) -> Result<Prepared<Share>, Fatal> {
     if let Some(Ok(logged)) = job.running.begun() {
         sink.leave_out(logged.directory());
     }
-    let mut earlier = Totals::default();
-    let journal = RunOfJob::of(job).journal(0);
-    let (journal, file) = prepare(job, journal, options.memory_bytes, &mut |found| {
-        if let FromLog::Results(mut share) = found {
-            sink.summary.count_links(&mut share);
-            earlier += &share;
-        }
+    let of_catalog = (sink.catalog.as_ref(), &sink.failures);
+    let prepared = prepare_catalog(job, of_catalog, options.memory_bytes, &mut |mut share: Share| {
+        sink.summary.count_links(&mut share.totals);
+        sink.failures.add_earlier(&share.gathered.vanished);
+        *earlier += &share.totals;
     })?;
     if job.running.run() > 1 {
         job.report_earlier(earlier.entries());
     }
-    Ok((journal, earlier, file))
+    Ok(prepared)
 }
 
 /// The devices of the roots, in order. One that cannot be looked at has none.

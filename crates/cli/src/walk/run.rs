@@ -10,11 +10,10 @@
 //! `atta-engine` decides how tasks are distributed over ranks.
 
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use atta_engine::Reason;
 use atta_entry::escape;
 use atta_ops::resume::JobPlace;
 use atta_ops::walk::{self, Features, Options, Progress, Rules, Start, Summary, Totals};
@@ -26,10 +25,11 @@ use super::logged::{self, Walking};
 use super::progress::Display;
 use super::sink::{ROWS, RootSide, Sink};
 use super::totals::{Own, RankTotals};
+use crate::run::beside::{self, WithJob, repeated};
 use crate::run::failures::{FAILURES, Failures};
 use crate::run::fatal::Fatal;
 use crate::run::job::{self, Asked, Job};
-use crate::run::logged::RunOfJob;
+use crate::run::logged::{RunOfJob, report_no_log};
 use crate::run::messages::{complain, exit};
 use crate::run::refused::Refused;
 use crate::run::session::seen_at;
@@ -82,34 +82,66 @@ impl Run {
     fn new(arguments: &WalkArguments, session: &Session<'_>, signals: &Signals) -> Result<Self, Refused> {
         let (rules, list) = (compile(&arguments.visit.rules)?, arguments.from_list.as_deref());
         let starts = Starts::new(&arguments.paths, list, arguments.list_form(), signals.stop())?;
-        let job = begun(arguments, session)?;
+        // Before files are made anew: another process may have the job, and these files.
+        let WithJob { job, lacks } = begun(arguments, session)?;
         let mut summary = Summary::new(arguments.effort.memory / 4, spill_directory(), arguments.follow);
         if job.is_some() {
             summary = summary.putting_links_off();
         }
-        let failures = Failures::new(arguments.report.verbose, arguments.report.errors.as_deref(), list)?;
-        let sink = Sink::new(arguments, summary, failures, session)?;
-        let display = Display::new(arguments)?;
+        let place = job.as_ref().map(|job| job.running.place());
+        let opened = Failures::new(arguments.report.verbose, arguments.report.errors.as_deref(), list)
+            .and_then(|failures| Sink::new(arguments, summary, failures, (place, session)))
+            .and_then(|sink| Ok((sink, Display::new(arguments)?)));
+        let (sink, display) = match opened {
+            Ok(opened) => opened,
+            Err(refused) => {
+                job.into_iter().for_each(Job::give_up);
+                return Err(refused);
+            }
+        };
+        if let Some(what) = lacks {
+            report_no_log(&what);
+        }
         Ok(Self { rules, starts, sink, display, started: SystemTime::now(), job })
     }
 }
 
 /// Begins the job of a walk with a log, or goes on with it.
-fn begun(arguments: &WalkArguments, session: &Session<'_>) -> Result<Option<Job>, Refused> {
-    let Some(directory) = &arguments.job else { return Ok(None) };
+fn begun(arguments: &WalkArguments, session: &Session<'_>) -> Result<WithJob, Refused> {
+    match (&arguments.job, &arguments.output) {
+        // `atta resume` names the directory as well.
+        (_, Some(output)) => beside_catalog(arguments, output, session),
+        (Some(directory), None) => in_directory(arguments, directory, session).map(WithJob::from),
+        (None, None) => Ok(WithJob::default()),
+    }
+}
+
+/// The job of a walk with a catalog, which needs no option.
+fn beside_catalog(
+    arguments: &WalkArguments,
+    output: &Path,
+    session: &Session<'_>,
+) -> Result<WithJob, Refused> {
+    let (agrees, roots) = (arguments.agrees(), root_paths(&arguments.paths));
+    let asked = Asked { restarts: arguments.restart, agrees, roots };
+    let has_job = !arguments.lacks_job() && session.runs_tasks();
+    beside::begin(output, has_job.then_some(asked), arguments.report.kept())
+}
+
+/// A job in a directory that the user has named.
+fn in_directory(arguments: &WalkArguments, directory: &Path, session: &Session<'_>) -> Result<Job, Refused> {
     if !session.runs_tasks() {
         let what = "--job with --schedule centralized, where the first rank walks nothing".to_owned();
         return Err(Refused::usage(what, "take another schedule; the first rank does what is left first"));
     }
     let roots = root_paths(&arguments.paths);
-    if let Some((index, root)) = roots.iter().enumerate().find(|(index, root)| roots[..*index].contains(root))
-    {
-        let what =
-            format!("a walk with --job takes each PATH once: {} is number {}, too", escape(root), index + 1);
+    if let Some(index) = repeated(&roots) {
+        let (root, number) = (escape(&roots[index]), index + 1);
+        let what = format!("a walk with --job takes each PATH once: {root} is number {number}, too");
         return Err(Refused::usage(what, "leave it out"));
     }
     let asked = Asked { restarts: arguments.restart, agrees: arguments.agrees(), roots };
-    job::begin(&JobPlace::from(directory.as_path()), asked, arguments.report.kept()).map(Some)
+    job::begin(&JobPlace::from(directory), asked, arguments.report.kept())
 }
 
 /// Decision of the first rank before the walk, for all ranks.
@@ -119,15 +151,19 @@ pub(crate) struct Verdict {
     partial: Option<Vec<u8>>,
     terminal: bool,
     job: Option<RunOfJob>,
+    /// The directory of the job.
+    directory: Vec<u8>,
 }
 
-atta_entry::record!(Verdict { go, partial, terminal, job });
+atta_entry::record!(Verdict { go, partial, terminal, job, directory });
 
 impl Verdict {
     fn new(run: &Run) -> Self {
         let partial = run.sink.partial().map(|partial| partial.as_os_str().as_bytes().to_vec());
         let job = run.job.as_ref().map(RunOfJob::of);
-        Self { go: true, partial, terminal: run.sink.is_on_terminal(), job }
+        let place = run.job.as_ref().map(|job| job.running.place().path().as_os_str());
+        let directory = place.map(|place| place.as_bytes().to_vec()).unwrap_or_default();
+        Self { go: true, partial, terminal: run.sink.is_on_terminal(), job, directory }
     }
 }
 
@@ -158,7 +194,7 @@ impl Rank<'_> {
         let list_error = starts.error();
         // Totals of files whose names other ranks found.
         let linked = Mutex::new(Totals::default());
-        let (mut entries, mut is_done) = (0, false);
+        let mut entries = 0;
         let received = |rank, stream, bytes: &[u8]| {
             if !receive(&sink, &linked, stream, bytes) {
                 sink.fail(Fatal::protocol(rank));
@@ -175,11 +211,10 @@ impl Rank<'_> {
             let outcome = match &job {
                 Some(job) => {
                     let walking = Walking { sink: &sink, roots, options: &options };
-                    logged::walk_first(job, walking, session, observe)?
+                    logged::walk_first(job, &walking, session, observe)?
                 }
                 None => walk::run_on(session, &sink, starts, &options, observe)?,
             };
-            is_done = outcome.reason == Reason::Done;
             session.close(RankTotals::new(self.own, &outcome, signals.code()), RankTotals::merge)
         });
         let sum =
@@ -189,7 +224,8 @@ impl Rank<'_> {
         sink.take_over(sum.shards.clone());
         let fatal = sink.take_fatal().or_else(|| take(&list_error)).or_else(|| sum.fatal());
         let was_stopped = sum.interrupted > 0;
-        let interrupted = (was_stopped && !is_done).then_some(sum.interrupted);
+        // It may have left names out, also if nothing was left to do for others.
+        let interrupted = was_stopped.then_some(sum.interrupted);
         let mut totals = linked.into_inner().unwrap_or_else(PoisonError::into_inner);
         totals += &sum.totals;
         let whole = sum.whole(session.is_alone());
@@ -211,7 +247,9 @@ impl Rank<'_> {
             summary = summary.putting_links_off();
         }
         let partial = verdict.partial.map(|partial| PathBuf::from(std::ffi::OsString::from_vec(partial)));
-        let side = RootSide { partial, terminal: verdict.terminal };
+        let directory = PathBuf::from(std::ffi::OsString::from_vec(verdict.directory));
+        let job = verdict.job.map(|_| JobPlace::from(directory.as_path()));
+        let side = RootSide { partial, terminal: verdict.terminal, job };
         let numbers = (seat.rank as usize, seat.ranks as usize);
         let sink = Sink::of_rank(arguments, summary, session.outbox(), stop.clone(), side, numbers);
         let observe = |progress: &Progress| {
@@ -219,11 +257,11 @@ impl Rank<'_> {
                 give_up_on_rank(seat.rank, &sink, progress);
             }
         };
-        let outcome = match verdict.job.zip(arguments.job.as_deref()) {
-            Some((of_job, path)) => {
+        let outcome = match verdict.job {
+            Some(of_job) => {
                 let roots = root_paths(&arguments.paths);
                 let walking = Walking { sink: &sink, roots, options: &options };
-                logged::walk_other((path, of_job), walking, session, observe)?
+                logged::walk_other((&directory, of_job), &walking, session, observe)?
             }
             None => walk::run_on(session, &sink, std::iter::empty::<Start>(), &options, observe)?,
         };

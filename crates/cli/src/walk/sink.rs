@@ -3,12 +3,12 @@
 use std::hint::black_box;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use atta_catalog::{Columns, Format, RowWriter, ShardRecord};
 use atta_entry::{Entry, Failure};
-use atta_ops::resume;
-use atta_ops::walk::{self, Summary, Tasks, Totals, Visit};
+use atta_ops::resume::JobPlace;
+use atta_ops::walk::{Journal, Summary, Tasks, Visit, Waiting};
 use atta_runtime::{Outbox, Session, Stop, Stream};
 use rustix::fd::OwnedFd;
 
@@ -17,9 +17,14 @@ use crate::run::catalog::{CatalogShard, CatalogSink};
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
 use crate::run::file::print_rows;
+use crate::run::job::resume_command;
+use crate::run::left_out::LeftOut;
+use crate::run::logged::WithLog;
+use crate::run::parts::{Parts, ThreadRows};
 use crate::run::refused::Refused;
 use crate::run::settings::ROWS_BYTES;
 use crate::run::settings::ROWS_BYTES_TERMINAL;
+use crate::run::share::Share;
 
 /// Stream of whole rows for standard output.
 pub(super) const ROWS: Stream = Stream(0);
@@ -29,22 +34,29 @@ pub(crate) struct Sink {
     pub(crate) summary: Summary,
     pub(crate) failures: Failures,
     pub(crate) catalog: Option<CatalogSink>,
+    /// Of a catalog whose walk has a log.
+    parts: Option<Parts<Share>>,
+    /// The walk has a log.
+    has_job: bool,
+    /// The command that goes on with the job, on the first rank.
+    pub(crate) resume: Option<String>,
     format: Option<RowFormat>,
     /// Where rows go if another rank has standard output.
     rows_to: Option<Outbox>,
     callback: Callback,
     fatal: Mutex<Option<Fatal>>,
     stop: Stop,
-    /// Device and inode of the job's directory, which is left out.
-    job: OnceLock<(u64, u64)>,
+    left_out: LeftOut,
 }
 
 /// State of one thread.
 pub(crate) struct SinkWorker {
-    totals: Totals,
+    share: Share,
     writer: Option<RowWriter>,
     rows: Vec<u8>,
     shard: CatalogShard,
+    /// In place of the shard, if the walk has a log.
+    parts: Option<ThreadRows>,
     path: Vec<u8>,
     checksum: u64,
 }
@@ -63,6 +75,8 @@ pub(crate) struct RootSide {
     pub(crate) partial: Option<PathBuf>,
     /// Whether rows end up on a terminal.
     pub(crate) terminal: bool,
+    /// The directory of the job, if there is one.
+    pub(crate) job: Option<JobPlace>,
 }
 
 impl Sink {
@@ -70,20 +84,26 @@ impl Sink {
         arguments: &WalkArguments,
         summary: Summary,
         failures: Failures,
-        session: &Session<'_>,
+        (job, session): (Option<&JobPlace>, &Session<'_>),
     ) -> Result<Self, Refused> {
         let ranks = session.seat().ranks as usize;
         // Open MPI gives the first rank a terminal, whatever its own output is.
         let terminal = session.is_alone() && io::stdout().is_terminal();
-        let catalog = arguments
-            .output
-            .as_ref()
-            .map(|place| CatalogSink::begin(place, arguments.columns(), &arguments.effort, &failures, ranks))
-            .transpose()?;
+        let (columns, effort) = (arguments.columns(), &arguments.effort);
+        let catalog = match (&arguments.output, job) {
+            (None, _) => None,
+            (Some(place), None) => Some(CatalogSink::begin(place, columns, effort, &failures, ranks)?),
+            (Some(place), Some(job)) => {
+                Some(CatalogSink::of_job(job.catalog(), place, columns, effort, ranks))
+            }
+        };
         let sink = Self {
             summary,
             failures,
+            parts: catalog.as_ref().and(job).map(|_| Parts::new(arguments.part_rows, session.stop())),
             catalog,
+            has_job: job.is_some(),
+            resume: job.map(resume_command),
             format: arguments.row_format().map(|format| RowFormat {
                 format,
                 columns: arguments.columns(),
@@ -93,7 +113,7 @@ impl Sink {
             callback: arguments.callback,
             fatal: Mutex::new(None),
             stop: session.stop(),
-            job: OnceLock::new(),
+            left_out: LeftOut::of(job),
         };
         if let Some(format) = arguments.row_format() {
             let mut header = atta_catalog::header(format, arguments.columns());
@@ -111,41 +131,46 @@ impl Sink {
         root: RootSide,
         (rank, ranks): (usize, usize),
     ) -> Self {
-        let catalog = root.partial.zip(arguments.output.as_ref()).map(|(partial, place)| {
-            CatalogSink::join(&partial, place, arguments.columns(), &arguments.effort, (rank, ranks))
+        let RootSide { partial, terminal, job } = root;
+        let catalog = partial.zip(arguments.output.as_ref()).map(|(partial, place)| {
+            let partial = (partial.as_path(), job.is_some());
+            CatalogSink::join(partial, place, arguments.columns(), &arguments.effort, (rank, ranks))
         });
         Self {
             summary,
             failures: Failures::Root(outbox.clone()),
+            parts: catalog.as_ref().and(job.as_ref()).map(|_| Parts::new(arguments.part_rows, stop.clone())),
             catalog,
+            has_job: job.is_some(),
+            resume: None,
             format: arguments.row_format().map(|format| RowFormat {
                 format,
                 columns: arguments.columns(),
-                terminal: root.terminal,
+                terminal,
             }),
             rows_to: Some(outbox),
             callback: arguments.callback,
             fatal: Mutex::new(None),
             stop,
-            job: OnceLock::new(),
+            left_out: LeftOut::of(job.as_ref()),
         }
     }
 
-    /// Leaves out the directory of the job, which changes while the walk runs.
-    pub(crate) fn leave_out(&self, directory: &OwnedFd) {
-        if let Ok(place) = resume::place_of(directory) {
-            let _ = self.job.set(place);
+    /// Reports a failure of the catalog, which ends the run.
+    fn note(&self, done: Result<(), Fatal>) {
+        if let Err(fatal) = done {
+            self.fail(fatal);
         }
     }
 
-    fn is_left_out(&self, entry: &Entry<'_>) -> bool {
-        let Some(&(device, inode)) = self.job.get().filter(|(_, inode)| *inode == entry.inode) else {
-            return false;
-        };
-        let found = entry.metadata.map(|metadata| (metadata.device, metadata.inode));
-        let found = found
-            .or_else(|| walk::look_at(&entry.path()).ok().map(|metadata| (metadata.device, metadata.inode)));
-        found == Some((device, inode))
+    /// The catalog of a walk with a log, and what a thread has for it.
+    fn parts_of<'w>(
+        &self,
+        worker: &'w mut SinkWorker,
+    ) -> Option<(&Parts<Share>, &CatalogSink, &'w mut ThreadRows, &'w mut Share)> {
+        let SinkWorker { parts, share, .. } = worker;
+        let (own, catalog) = parts.as_mut().zip(self.catalog.as_ref())?;
+        self.parts.as_ref().map(|parts| (parts, catalog, own, share))
     }
 
     /// The first reason why the run cannot continue.
@@ -202,6 +227,29 @@ impl Sink {
     }
 }
 
+impl WithLog<Share> for Sink {
+    fn catalog(&self) -> Option<&CatalogSink> {
+        self.catalog.as_ref()
+    }
+
+    fn fail(&self, fatal: Fatal) {
+        Self::fail(self, fatal);
+    }
+
+    fn leave_out(&self, directory: &OwnedFd) {
+        self.left_out.add(directory);
+    }
+
+    fn while_kept<T>(&self, journal: &Journal<Share>, act: impl FnOnce() -> T) -> T {
+        match self.parts.as_ref().zip(self.catalog.as_ref()) {
+            Some((parts, catalog)) => {
+                parts.while_kept((catalog, journal), &|fatal| Self::fail(self, fatal), act)
+            }
+            None => act(),
+        }
+    }
+}
+
 impl RowFormat {
     fn writer(&self) -> RowWriter {
         RowWriter::new(self.format, self.columns, self.terminal)
@@ -214,46 +262,76 @@ impl RowFormat {
 
 impl Visit for Sink {
     type Worker = SinkWorker;
-    type Results = Totals;
+    type Results = Share;
 
-    fn results<'w>(&self, worker: &'w mut SinkWorker) -> Option<&'w mut Totals> {
-        Some(&mut worker.totals)
+    fn results<'w>(&self, worker: &'w mut SinkWorker) -> Option<&'w mut Share> {
+        Some(&mut worker.share)
     }
 
     fn worker(&self, _index: usize) -> SinkWorker {
         SinkWorker {
-            totals: Totals::default(),
+            share: Share::default(),
             writer: self.format.as_ref().map(RowFormat::writer),
             rows: Vec::new(),
             shard: CatalogShard::default(),
+            parts: self
+                .parts
+                .as_ref()
+                .and(self.catalog.as_ref())
+                .map(|catalog| ThreadRows::new(catalog.columns())),
             path: Vec::new(),
             checksum: 0,
         }
     }
 
-    fn handed_over(&self, _worker: &mut SinkWorker, results: &mut Totals) {
-        self.summary.count_links(results);
+    fn sharing(&self, worker: &mut SinkWorker) {
+        if let Some((_, _, own, share)) = self.parts_of(worker) {
+            own.share(&mut share.gathered);
+        }
+    }
+
+    fn slice_ended(&self, worker: &mut SinkWorker, results: Option<&mut Share>, is_whole: bool) {
+        if let Some((_, catalog, own, share)) = self.parts_of(worker) {
+            let gathered = &mut results.unwrap_or(share).gathered;
+            self.note(own.slice_ended(catalog, gathered, is_whole));
+        }
+    }
+
+    fn keep_noted(&self, worker: &mut SinkWorker, waiting: Waiting<'_, Share>, is_last: bool) {
+        if let Some((parts, catalog, own, _)) = self.parts_of(worker) {
+            self.note(match is_last {
+                false => parts.keep(catalog, own, waiting),
+                true => parts.keep_last(catalog, own, waiting),
+            });
+        }
+    }
+
+    fn handed_over(&self, _worker: &mut SinkWorker, results: &mut Share) {
+        self.summary.count_links(&mut results.totals);
+        // They are in the log and in the files of errors.
+        results.gathered.vanished.clear();
     }
 
     fn excluded(&self, worker: &mut SinkWorker, count: u64) {
-        worker.totals.excluded += count;
+        worker.share.totals.excluded += count;
     }
 
     fn entry(&self, worker: &mut SinkWorker, entry: &Entry<'_>, tasks: &mut Tasks) {
-        if self.is_left_out(entry) {
+        if self.left_out.has(entry) {
             return tasks.prune();
         }
-        self.summary.add(&mut worker.totals, entry);
+        self.summary.add(&mut worker.share.totals, entry);
         if let (Some(format), Some(writer)) = (&self.format, &mut worker.writer) {
             writer.append(entry, &mut worker.rows);
             if worker.rows.len() >= format.gather_bytes() {
                 self.write_rows(&mut worker.rows);
             }
         }
-        if let Some(catalog) = &self.catalog
-            && let Err(fatal) = catalog.push(&mut worker.shard, entry, None)
-        {
-            self.fail(fatal);
+        if let Some(catalog) = &self.catalog {
+            self.note(match &mut worker.parts {
+                Some(own) => own.push(catalog, entry, None),
+                None => catalog.push(&mut worker.shard, entry, None),
+            });
         }
         if self.callback == Callback::Full {
             worker.use_all(entry);
@@ -261,7 +339,10 @@ impl Visit for Sink {
     }
 
     fn failure(&self, worker: &mut SinkWorker, failure: &Failure<'_>) {
-        worker.totals.fail(failure);
+        worker.share.totals.fail(failure);
+        if self.has_job {
+            worker.share.gathered.fail(failure);
+        }
         self.failures.add(failure);
     }
 
@@ -270,10 +351,8 @@ impl Visit for Sink {
             self.write_rows(&mut worker.rows);
         }
         black_box(worker.checksum);
-        if let Some(catalog) = &self.catalog
-            && let Err(fatal) = catalog.end(&mut worker.shard)
-        {
-            self.fail(fatal);
+        if let Some(catalog) = &self.catalog {
+            self.note(catalog.end(&mut worker.shard));
         }
     }
 }

@@ -10,6 +10,7 @@ use super::report::Whole;
 use super::sink::SinkWorker;
 use super::threads::{RankReport, grouped, rows_of};
 use crate::run::fatal::Fatal;
+use crate::run::share::Share;
 
 /// Most bytes of a text that a rank sends.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -63,7 +64,7 @@ pub(super) struct Own {
 
 impl RankTotals {
     /// The totals of this rank after its walk.
-    pub(super) fn new(own: Own, outcome: &Outcome<SinkWorker, Totals>, interrupted: Option<u8>) -> Self {
+    pub(super) fn new(own: Own, outcome: &Outcome<SinkWorker, Share>, interrupted: Option<u8>) -> Self {
         let Own { seat, met, traffic } = own;
         let exchanged = &outcome.exchanged;
         let counts = exchanged.counts;
@@ -85,7 +86,7 @@ impl RankTotals {
         };
         Self {
             profile: outcome.profile,
-            totals: outcome.results.clone(),
+            totals: outcome.results.totals.clone(),
             elapsed: outcome.elapsed,
             spilled: [outcome.spill.tasks, outcome.spill.bytes],
             spill_error: outcome.spill.error.clone().map(|what| (seat.rank, cut(what))),

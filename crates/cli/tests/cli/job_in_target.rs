@@ -41,12 +41,17 @@ fn home(top: &Path) -> PathBuf {
 
 /// The directories of jobs in a directory that copies are put into.
 pub(crate) fn jobs_in(top: &Path) -> Vec<PathBuf> {
-    let home = home(top);
-    if !home.exists() {
-        return Vec::new();
-    }
-    let names = names_in(&home).into_iter().filter(|name| name.as_encoded_bytes().starts_with(b"job."));
-    names.map(|name| home.join(name)).collect()
+    let is_home = |name: &std::ffi::OsString| {
+        let uid = name.as_encoded_bytes().strip_prefix(b".atta.");
+        uid.is_some_and(|uid| !uid.is_empty() && uid.iter().all(u8::is_ascii_digit))
+    };
+    let homes = names_in(top).into_iter().filter(is_home).map(|name| top.join(name));
+    let jobs = homes.filter(|home| home.is_dir()).flat_map(|home| {
+        let names = names_in(&home).into_iter();
+        let jobs = names.filter(|name| name.as_encoded_bytes().starts_with(b"job."));
+        jobs.map(move |name| home.join(name)).collect::<Vec<_>>()
+    });
+    jobs.collect()
 }
 
 fn copy_in(here: &Path, words: &[&str]) -> Command {

@@ -19,7 +19,8 @@ fn a_full_disk_leaves_no_catalog() {
     for bytes in [256 << 10, 16 << 10] {
         let Some(disk) = skip::unless_available(test, Scratch::on_tmpfs(bytes)) else { return };
         let place = disk.join("scan.catalog");
-        let ran = run(walk(["--memory", "1M", "--output"]).arg(&place).arg(tree.path())).expect_code(4);
+        let options = ["--memory", "1M", "--no-job", "--output"];
+        let ran = run(walk(options).arg(&place).arg(tree.path())).expect_code(4);
         let said =
             format!("atta: cannot write catalog: {}: no space left on device (ENOSPC)\n", place.display());
         assert!(ran.err().starts_with(&said), "{bytes}: {}", ran.err());
@@ -31,6 +32,29 @@ fn a_full_disk_leaves_no_catalog() {
         if bytes > 64 << 10 {
             small.expect_code(0);
         }
+    }
+}
+
+#[test]
+fn full_disk_under_a_catalog_leaves_a_job() {
+    let test = "full_disk_under_a_catalog_leaves_a_job";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let tree = scratch("full-tree-job");
+    for number in 0..600 {
+        trees::flat(&tree.join(format!("d{number}")), 100).unwrap();
+    }
+    for bytes in [512 << 10, 16 << 10] {
+        let Some(disk) = skip::unless_available(test, Scratch::on_tmpfs(bytes)) else { return };
+        let place = disk.join("scan.catalog");
+        let walk = || run(walk(["--memory", "1M", "-j2", "--output"]).arg(&place).arg(tree.path()));
+        let ran = walk().expect_code(4);
+        assert!(ran.err().contains("no space"), "{bytes}: {}", ran.err());
+        assert!(ran.err().contains("give the same command again"), "{bytes}: {}", ran.err());
+        assert!(!place.exists());
+        // Again, with as little room.
+        walk().expect_code(4);
+        run(atta().args(["clean", "--yes"]).arg(disk.path())).expect_code(0);
+        assert_eq!(names_in(disk.path()), Vec::<&str>::new(), "{bytes}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Walks and copies with `--job` on ranks: everything is killed, and other numbers of ranks go on.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use atta_testkit::mpi::{self, Mpi};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{make_directory, run, walk};
+use crate::support::{make_directory, python, run, walk};
 use crate::{descendants, expect_code, mpis, program_on, ranks, ranks_on, text, three_hosts, tree};
 
 /// The bytes of the logs of a job.
@@ -68,6 +68,53 @@ fn killed_ranks_go_on_with_other_numbers_of_ranks() {
         assert_eq!(summary["totals"], alone["totals"], "{}", mpi.version);
         let again = run(walk(["--job", name]).arg(&tree)).expect_code(0);
         assert!(again.err().contains("is complete"), "{}", again.err());
+    }
+}
+
+/// The job beside a catalog, if there is one.
+fn job_beside(here: &Path) -> Option<PathBuf> {
+    let home = here.join(format!(".atta.{}", rustix::process::geteuid().as_raw()));
+    let mut jobs = std::fs::read_dir(home).ok()?.map(|job| job.unwrap().path());
+    jobs.find(|job| job.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"job.")))
+}
+
+/// Parts of the unfinished catalog of a job.
+fn parts(job: &Path) -> u64 {
+    let Ok(files) = std::fs::read_dir(job.join("catalog")) else { return 0 };
+    files.filter(|file| file.as_ref().unwrap().file_name().as_encoded_bytes().starts_with(b"part-")).count()
+        as u64
+}
+
+#[test]
+fn killed_ranks_go_on_with_a_catalog() {
+    let test = "killed_ranks_go_on_with_a_catalog";
+    let (scratch, tree) = tree("mpi-catalog");
+    let alone: Value = serde_json::from_slice(&walk(["--json"]).arg(&tree).output().unwrap().stdout).unwrap();
+    for (number, mpi) in mpis(test).iter().enumerate() {
+        let catalog = scratch.join(format!("catalog-{number}"));
+        let name = catalog.to_str().unwrap();
+        for count in [3, 1, 2] {
+            let _everywhere = Lock::acquire("mpi").expect("a lock file can be made");
+            let options = ["-q", "-j1", "--iops", "900", "--part-rows", "60", "--output", name, &tree];
+            let mut command = ranks(mpi, count, &options);
+            let launcher = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            // The log grows when it has parts.
+            kill_when_grown(launcher, || {
+                job_beside(scratch.path()).map_or(0, |job| if parts(&job) > 2 { logged(&job) } else { 0 })
+            });
+            assert!(!catalog.exists(), "{}: it ended before it was killed", mpi.version);
+        }
+        let count = if number == 0 { 4 } else { 2 };
+        let last = mpi::alone(&mut ranks(mpi, count, &["--json", "--output", name, &tree]));
+        expect_code(&last, 0, &mpi.version);
+        assert!(text(&last.stderr).contains("entries are not looked at again"), "{}", text(&last.stderr));
+        let summary: Value = serde_json::from_slice(&last.stdout).unwrap();
+        assert_eq!(summary["totals"], alone["totals"], "{}", mpi.version);
+        assert_eq!(job_beside(scratch.path()), None, "{}", mpi.version);
+        let readers = ["duckdb", "polars", "pandas", "pyarrow", "pytz"];
+        let Some(mut reader) = python(test, "catalog.py", &readers) else { continue };
+        let compared = run(reader.args([name, &tree])).expect_code(0);
+        assert!(compared.out().contains("equal: "), "{}", compared.out());
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use atta_entry::{Errno, Kind};
 use atta_ledger::LogName;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 
 use super::error::NotBegun;
@@ -16,6 +16,8 @@ use atta_sys::{self as sys, retry};
 
 /// Most logs of a job.
 pub(super) const LOGS_MAX: usize = 1 << 20;
+/// Most files of a catalog that is not complete.
+const FILES_MAX: usize = 1 << 24;
 const HOLDER: &CStr = c"holder";
 /// The header.
 pub(super) const JOB: &CStr = c"job";
@@ -24,6 +26,8 @@ pub(super) const JOB_PARTIAL: &CStr = c"job.partial";
 /// The summary of a job that is complete.
 pub(super) const END: &CStr = c"end";
 pub(super) const END_PARTIAL: &CStr = c"end.partial";
+/// The directory of a catalog that is not complete.
+pub(super) const CATALOG: &CStr = c"catalog";
 /// How long to wait for processes of earlier runs that are about to end.
 const LOCK_WAIT: Duration = Duration::from_millis(if cfg!(test) { 50 } else { 5000 });
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
@@ -70,7 +74,25 @@ pub(super) fn forget(directory: &OwnedFd, names: &[CString]) -> Result<(), Errno
         // A power cut must not bring a complete job back.
         sync_directory(directory)?;
     }
-    others.into_iter().try_for_each(|name| remove(directory, name))
+    others.into_iter().try_for_each(|name| match name == CATALOG {
+        true => remove_catalog(directory),
+        false => remove(directory, name),
+    })
+}
+
+/// Removes a catalog that is not complete: it has only files.
+fn remove_catalog(directory: &OwnedFd) -> Result<(), Errno> {
+    let catalog = sys::open_directory_at(directory.as_fd(), CATALOG)?;
+    sys::names_of(&catalog, FILES_MAX)?.iter().try_for_each(|name| remove(&catalog, name))?;
+    retry(|| rustix::fs::unlinkat(directory, CATALOG, AtFlags::REMOVEDIR))
+}
+
+/// How many files a catalog has that is not complete, and their size on the disk.
+fn measure_catalog(directory: &OwnedFd) -> (u64, u64) {
+    let Ok(catalog) = sys::open_directory_at(directory.as_fd(), CATALOG) else { return (0, 0) };
+    let names = sys::names_of(&catalog, FILES_MAX).unwrap_or_default();
+    let sizes = names.iter().filter_map(|name| sys::stat_at(&catalog, name, false).ok());
+    (names.len() as u64, sizes.map(|found| found.allocated_bytes()).sum())
 }
 
 /// Removes all files of a job, if nothing else is in its directory. Returns how many there were, and their size on the disk; none: it is no job of this
@@ -82,7 +104,7 @@ pub(super) fn forget_files(directory: &OwnedFd, removes: bool) -> Result<Option<
     if !names.iter().all(|name| is_own(name)) || has_header && number_in(directory).is_none() {
         return Ok(None);
     }
-    let mut bytes = 0;
+    let (in_catalog, mut bytes) = measure_catalog(directory);
     for name in &names {
         bytes += sys::stat_at(directory, name, false).map_or(0, |found| found.allocated_bytes());
     }
@@ -90,7 +112,7 @@ pub(super) fn forget_files(directory: &OwnedFd, removes: bool) -> Result<Option<
         forget(directory, &names)?;
         forget_holder(directory)?;
     }
-    Ok(Some((names.len() as u64, bytes)))
+    Ok(Some((names.len() as u64 + in_catalog, bytes)))
 }
 
 /// Whether a job has this file as its holder. Else another process has removed the job before this one had the lock.
@@ -160,7 +182,7 @@ fn remove(directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
 }
 
 pub(super) fn is_own(name: &CStr) -> bool {
-    [HOLDER, JOB, JOB_PARTIAL, END, END_PARTIAL].contains(&name) || log_name(name).is_some()
+    [HOLDER, JOB, JOB_PARTIAL, END, END_PARTIAL, CATALOG].contains(&name) || log_name(name).is_some()
 }
 
 /// Takes the lock of a job, and names this process as its holder.

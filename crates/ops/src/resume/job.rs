@@ -39,15 +39,16 @@ pub struct LoggedJob {
 }
 
 impl LoggedJob {
-    /// Begins a job in a directory, which is made if it is missing, or goes on with the job there if it was asked for the same.
+    /// Begins a job in a directory, which is made if it is missing, or goes on with the job there if it was asked for the same. If a new one cannot be
+    /// begun, nothing is left in the directory of all runs.
     ///
     /// # Errors
     /// There is another job, or none and something else; the job is complete, or runs; a file cannot be used.
     pub fn begin(place: &JobPlace, request: &Request) -> Result<Self, NotBegun> {
-        Self::make(place, Asks::For(request), false)
+        Self::make(place, Asks::For(request), false).inspect_err(|_| place.remove_rest())
     }
 
-    /// Begins a job with this header, where there is none. If it cannot be written, nothing is left in the directory of all runs.
+    /// Begins a job with this header, where there is none.
     pub(super) fn begin_with(place: &JobPlace, header: &Header) -> Result<Self, NotBegun> {
         Self::make(place, Asks::With(header), false).inspect_err(|_| place.remove_rest())
     }
@@ -162,6 +163,12 @@ impl LoggedJob {
     #[must_use]
     pub fn key(&self) -> Key {
         self.key
+    }
+
+    /// Whether an earlier run has made a log.
+    #[must_use]
+    pub fn has_logs(&self) -> bool {
+        !self.logs.is_empty()
     }
 
     /// The number of this run, from 1.

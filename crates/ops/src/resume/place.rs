@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   DIR                          atta copy --job DIR
-//!   TOP/.atta.UID/job.NAME       TOP: TARGET, or the directory that TARGET is made in; NAME follows from sources and TARGET
+//!   TOP/.atta.UID/job.NAME       TOP: TARGET, or the directory that TARGET is made in; NAME follows from sources and TARGET.
+//!                                Of a catalog: the directory that it is made in; NAME follows from its path
 //! ```
 
 use std::ffi::{CString, OsStr};
@@ -15,11 +16,14 @@ use rustix::fs::{AtFlags, Mode};
 
 use super::directories as logs;
 use super::error::NotBegun;
-use super::files::{Holding, forget_files, read_header, short, try_hold};
+use super::files::{CATALOG, Holding, forget_files, read_header, short, try_hold};
 use crate::jobs;
 use crate::jobs::names::Namer;
 use crate::metadata::give::times;
 use atta_sys::{self as sys, retry};
+
+/// How often the directory of all runs is made again if other processes remove it.
+const MAKE_TRIES: u32 = 16;
 
 /// The place of the directory of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,16 +56,40 @@ impl InTarget {
         Some(Self { top: top.to_owned(), name: CString::new(name.as_bytes()).ok()? })
     }
 
+    fn top(&self) -> Result<OwnedFd, NotBegun> {
+        let top = sys::open_directory_path(self.top.as_os_str().as_bytes(), true);
+        top.map_err(|errno| NotBegun::Failed("open", errno))
+    }
+
     /// The directory of all runs of this user.
     fn home(&self) -> Result<OwnedFd, NotBegun> {
-        let failed = |errno| NotBegun::Failed("open", errno);
-        let top = sys::open_directory_path(self.top.as_os_str().as_bytes(), true).map_err(failed)?;
-        private(jobs::open_private(&top, &home_name(), Some(rustix::process::geteuid().as_raw())))
+        home_in(&self.top()?)
+    }
+
+    /// Makes the directory of the job. A copy has made that of all runs before; a walk has not, and other runs may remove that at their end.
+    fn make(&self) -> Result<Result<(), Errno>, NotBegun> {
+        let top = self.top()?;
+        let mut made = Err(Errno::NOENT);
+        for _ in 0..MAKE_TRIES {
+            match retry(|| rustix::fs::mkdirat(&top, home_name(), Mode::RWXU)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(NotBegun::Failed("make", errno)),
+            }
+            made = match home_in(&top) {
+                Ok(home) => retry(|| rustix::fs::mkdirat(&home, &self.name, Mode::RWXU)),
+                Err(NotBegun::Failed(_, Errno::NOENT)) => Err(Errno::NOENT),
+                Err(error) => return Err(error),
+            };
+            if made != Err(Errno::NOENT) {
+                break;
+            }
+        }
+        Ok(made)
     }
 }
 
 impl JobPlace {
-    /// In the target of a copy, for this request. `top`: the directory that the copy is put into.
+    /// In the target of a copy, for this request, or beside a catalog. `top`: the directory that the copy or the catalog is put into.
     #[must_use]
     pub fn in_target(top: &Path, request: &[&[u8]]) -> Self {
         let mut hasher = blake3::Hasher::new();
@@ -132,13 +160,20 @@ impl JobPlace {
         }
     }
 
+    /// The directory of all runs of this user that it is in, if it is in the target of a copy or beside a catalog.
+    #[must_use]
+    pub fn home(&self) -> Option<PathBuf> {
+        let in_target = self.in_target.as_ref()?;
+        Some(in_target.top.join(OsStr::from_bytes(home_name().as_bytes())))
+    }
+
     /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is in the target of a copy: then it is removed when the copy has come to its end.
+    /// Whether it is in the target of a copy, or beside a catalog: then it is removed when the run has come to its end.
     #[must_use]
     pub fn is_in_target(&self) -> bool {
         self.in_target.is_some()
@@ -158,13 +193,23 @@ impl JobPlace {
         if is_own { Ok(directory) } else { Err(NotBegun::NotPrivate) }
     }
 
-    /// Makes it, unless something is there. In the target of a copy, the directory that it is made in is there.
+    /// The directory of a catalog that is not complete, in it.
+    #[must_use]
+    pub fn catalog(&self) -> PathBuf {
+        self.path.join(OsStr::from_bytes(CATALOG.to_bytes()))
+    }
+
+    /// Whether there is such a directory, or that cannot be found out.
+    #[must_use]
+    pub fn has_catalog(&self) -> bool {
+        let found = |directory: OwnedFd| sys::stat_at(&directory, CATALOG, false);
+        self.open().map_or(true, |directory| found(directory) != Err(Errno::NOENT))
+    }
+
+    /// Makes it, unless something is there.
     pub(super) fn make(&self) -> Result<(), NotBegun> {
         let made = match &self.in_target {
-            Some(in_target) => {
-                let home = in_target.home()?;
-                retry(|| rustix::fs::mkdirat(&home, &in_target.name, Mode::RWXU))
-            }
+            Some(in_target) => in_target.make()?,
             None => retry(|| rustix::fs::mkdir(&self.path, Mode::RWXU)),
         };
         match made {
@@ -181,6 +226,10 @@ impl JobPlace {
         let Ok(Holding::Free(_held)) = try_hold(&directory) else { return };
         if matches!(read_header(&directory), Ok(None)) && forget_files(&directory, true).is_ok() {
             let _ = retry(|| rustix::fs::unlinkat(&home, &in_target.name, AtFlags::REMOVEDIR));
+            if let Ok(top) = in_target.top() {
+                // Other runs may be in it.
+                let _ = retry(|| rustix::fs::unlinkat(&top, home_name(), AtFlags::REMOVEDIR));
+            }
         }
     }
 
@@ -215,6 +264,11 @@ impl JobPlace {
         }
         retry(|| rustix::fs::futimens(&top, &times(&before)))
     }
+}
+
+/// The directory of all runs of this user.
+fn home_in(top: &OwnedFd) -> Result<OwnedFd, NotBegun> {
+    private(jobs::open_private(top, &home_name(), Some(rustix::process::geteuid().as_raw())))
 }
 
 /// The name of the directory of all runs of this user.

@@ -13,7 +13,7 @@ pub(crate) fn targets() -> Vec<Target> {
     let link = Item { kind: Kind::Symlink, digest: None, target: Some(b"to".to_vec()), ..file.clone() };
     vec![
         fuzz_code!("sum/totals.rs: Totals", Totals, [Totals::default()]),
-        fuzz_code!("sum/totals.rs: Sums", Sums, [Sums::default()]),
+        fuzz_code!("sum/totals.rs: Sums", Sums<()>, [Sums::default()]),
         fuzz_code!("sum/item.rs: Item", Item, [file, link]),
     ]
 }

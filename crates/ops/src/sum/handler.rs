@@ -2,6 +2,7 @@
 //! found them.
 
 use std::ffi::{CStr, CString};
+use std::marker::PhantomData;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +22,8 @@ use crate::file::holes::{self, may_have_holes};
 use crate::file::mover::{Mover, Pass};
 use crate::file::source::{Source, TRIES, is_same, look, open, settled};
 use crate::large::{self, Chunked as _, LargeFiles, Plan, TaskOf};
-use crate::tree::directory::Stateless;
+use crate::tree::directory::{SliceResults, State};
+use crate::tree::journal::Waiting;
 use crate::tree::location::{self, below};
 use crate::tree::operation::{self, Cx, Handler};
 use crate::tree::progress::{Counted, Live};
@@ -38,13 +40,28 @@ pub(crate) struct Summing<'a, W: Watch> {
     pub(super) live: Live,
 }
 
-pub(super) type Location = location::Location<Stateless<Sums>>;
-type Here<'a> = operation::Here<'a, Stateless<Sums>>;
+/// Nothing is kept beside a directory. A slice of which a file failed is done again by the next run of a job.
+#[derive(Debug)]
+pub(crate) struct OfSum<G>(PhantomData<fn() -> G>);
+
+impl<G: SliceResults> State for OfSum<G> {
+    type Results = Sums<G>;
+
+    fn has_failed(results: &Sums<G>) -> bool {
+        // What has vanished is not tried again.
+        !results.totals.failures.keys().copied().all(Errno::is_of_vanished)
+    }
+}
+
+pub(super) type Location<G> = location::Location<OfSum<G>>;
+type Here<'a, G> = operation::Here<'a, OfSum<G>>;
+/// The state of one thread of a watcher's run.
+pub(super) type WorkerOf<W> = SumWorker<<W as Watch>::Worker, <W as Watch>::Gathered>;
 
 /// State of one thread.
-pub(crate) struct SumWorker<W> {
+pub(crate) struct SumWorker<W, G> {
     pub(super) mover: Mover,
-    pub(super) results: Sums,
+    pub(super) results: Sums<G>,
     pub(super) watch: W,
 }
 
@@ -72,11 +89,7 @@ impl<'a, W: Watch> Summing<'a, W> {
     }
 
     /// Hashes a whole file. Its bytes are those of one point in time.
-    pub(super) fn read(
-        &self,
-        worker: &mut SumWorker<W::Worker>,
-        from: Source<'_>,
-    ) -> Result<FileDigest, FileError> {
+    pub(super) fn read(&self, worker: &mut WorkerOf<W>, from: Source<'_>) -> Result<FileDigest, FileError> {
         for _ in 0..TRIES {
             match self.read_once(worker, from) {
                 Err(FileError::Changed) => {}
@@ -86,11 +99,7 @@ impl<'a, W: Watch> Summing<'a, W> {
         Err(FileError::Changed)
     }
 
-    fn read_once(
-        &self,
-        worker: &mut SumWorker<W::Worker>,
-        from: Source<'_>,
-    ) -> Result<FileDigest, FileError> {
+    fn read_once(&self, worker: &mut WorkerOf<W>, from: Source<'_>) -> Result<FileDigest, FileError> {
         let source = open(from)?;
         let before = settled(&source)?;
         if before.kind() != Kind::File {
@@ -127,13 +136,13 @@ impl<'a, W: Watch> Summing<'a, W> {
     }
 
     /// Counts and reports a file that was read.
-    pub(super) fn add_file(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>, read: &FileDigest) {
+    pub(super) fn add_file(&self, worker: &mut WorkerOf<W>, entry: &Entry<'_>, read: &FileDigest) {
         self.names.note(&read.metadata, &read.digest);
         self.count(worker, entry, &read.digest);
     }
 
     /// Counts a file that was read under another name. Returns whether it was.
-    fn add_known(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>) -> bool {
+    fn add_known(&self, worker: &mut WorkerOf<W>, entry: &Entry<'_>) -> bool {
         let known = entry.metadata.and_then(|metadata| self.names.find(metadata));
         let Some(digest) = known else { return false };
         worker.results.totals.known += 1;
@@ -142,7 +151,7 @@ impl<'a, W: Watch> Summing<'a, W> {
         true
     }
 
-    fn count(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>, digest: &Hash) {
+    fn count(&self, worker: &mut WorkerOf<W>, entry: &Entry<'_>, digest: &Hash) {
         worker.results.totals.files += 1;
         worker.results.totals.bytes = worker.results.totals.bytes.saturating_add(entry.size());
         self.live.files.fetch_add(1, Ordering::Relaxed);
@@ -150,7 +159,7 @@ impl<'a, W: Watch> Summing<'a, W> {
     }
 
     /// Reports an entry, and adds it to the signature.
-    fn add(&self, worker: &mut SumWorker<W::Worker>, entry: &Entry<'_>, digest: Option<&Hash>) {
+    fn add(&self, worker: &mut WorkerOf<W>, entry: &Entry<'_>, digest: Option<&Hash>) {
         let path = entry.path();
         let root = if entry.depth > 0 { entry.root_bytes } else { path.len() };
         worker.results.signature.add(&Element {
@@ -163,12 +172,7 @@ impl<'a, W: Watch> Summing<'a, W> {
         self.watch.entry(&mut worker.watch, entry, digest);
     }
 
-    fn handle(
-        &self,
-        worker: &mut SumWorker<W::Worker>,
-        from: Source<'_>,
-        entry: &Entry<'_>,
-    ) -> Result<(), FileError> {
+    fn handle(&self, worker: &mut WorkerOf<W>, from: Source<'_>, entry: &Entry<'_>) -> Result<(), FileError> {
         match entry.kind {
             Kind::File => {
                 let mut read = self.read(worker, from)?;
@@ -197,7 +201,7 @@ impl<'a, W: Watch> Summing<'a, W> {
         Ok(())
     }
 
-    pub(super) fn fail(&self, worker: &mut SumWorker<W::Worker>, at: &Location, error: FileError) {
+    pub(super) fn fail(&self, worker: &mut WorkerOf<W>, at: &Location<W::Gathered>, error: FileError) {
         if error == FileError::Stopped {
             return;
         }
@@ -211,7 +215,7 @@ impl<'a, W: Watch> Summing<'a, W> {
     }
 
     /// Counts and reports an entry that failed.
-    fn report_failure(&self, worker: &mut SumWorker<W::Worker>, failure: &Failure<'_>) {
+    fn report_failure(&self, worker: &mut WorkerOf<W>, failure: &Failure<'_>) {
         *worker.results.totals.failures.entry(failure.errno).or_default() += 1;
         self.watch.failure(&mut worker.watch, failure);
     }
@@ -222,15 +226,15 @@ fn identity(metadata: &Metadata) -> (u64, u64) {
 }
 
 /// The name of an entry or a task.
-pub(super) struct Named<'a> {
-    pub(super) at: Location,
+pub(super) struct Named<'a, G> {
+    pub(super) at: Location<G>,
     /// From where it is opened.
     pub(super) from: Source<'a>,
 }
 
-impl<'a> Named<'a> {
+impl<'a, G: SliceResults> Named<'a, G> {
     /// A name in this directory; none: the path of a root.
-    pub(super) fn in_directory(here: Option<Here<'a>>, name: &'a CStr) -> Self {
+    pub(super) fn in_directory(here: Option<Here<'a, G>>, name: &'a CStr) -> Self {
         let (at, directory) = match here {
             Some(here) => {
                 (Location::In(Arc::clone(here.directory), name.to_owned()), here.descriptor.as_fd())
@@ -242,8 +246,8 @@ impl<'a> Named<'a> {
 }
 
 impl<W: Watch> Handler for Summing<'_, W> {
-    type Worker = SumWorker<W::Worker>;
-    type State = Stateless<Sums>;
+    type Worker = WorkerOf<W>;
+    type State = OfSum<W::Gathered>;
 
     const IS_SLOW: bool = true;
     const NEEDS: Needs = Needs::SUM;
@@ -256,8 +260,30 @@ impl<W: Watch> Handler for Summing<'_, W> {
         }
     }
 
-    fn results<'w>(&self, worker: &'w mut Self::Worker) -> Option<&'w mut Sums> {
+    fn results<'w>(&self, worker: &'w mut Self::Worker) -> Option<&'w mut Sums<W::Gathered>> {
         Some(&mut worker.results)
+    }
+
+    fn sharing(&self, worker: &mut Self::Worker) {
+        self.watch.sharing(&mut worker.watch, &mut worker.results.gathered);
+    }
+
+    fn slice_ended(
+        &self,
+        worker: &mut Self::Worker,
+        results: Option<&mut Sums<W::Gathered>>,
+        is_whole: bool,
+    ) {
+        let results = results.unwrap_or(&mut worker.results);
+        self.watch.slice_ended(&mut worker.watch, &mut results.gathered, is_whole);
+    }
+
+    fn keep_noted(&self, worker: &mut Self::Worker, waiting: Waiting<'_, Sums<W::Gathered>>, is_last: bool) {
+        self.watch.keep_noted(&mut worker.watch, waiting, is_last);
+    }
+
+    fn handed_over(&self, _worker: &mut Self::Worker, results: &mut Sums<W::Gathered>) {
+        self.watch.handed_over(&mut results.gathered);
     }
 
     fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
@@ -265,6 +291,9 @@ impl<W: Watch> Handler for Summing<'_, W> {
         let Cx { worker, tasks, .. } = cx;
         if !self.options.enters {
             tasks.prune();
+        }
+        if self.watch.leaves_out(entry) {
+            return tasks.prune();
         }
         if self.options.output.is_some() && entry.metadata.map(identity) == self.options.output {
             worker.results.totals.left_out += 1;

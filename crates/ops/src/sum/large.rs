@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use atta_entry::{Entry, Kind, Metadata};
 
 use super::Watch;
-use super::handler::{FileDigest, Location, Named, SumWorker, Summing};
+use super::handler::{FileDigest, Location, Named, Summing, WorkerOf};
 use crate::digest::{Piece, PieceValue};
 use crate::file::error::{FileError, Step};
 use crate::file::mover::Pass;
@@ -64,7 +64,7 @@ impl<W: Watch> Chunked for Summing<'_, W> {
 
     fn process(
         &self,
-        worker: &mut SumWorker<W::Worker>,
+        worker: &mut WorkerOf<W>,
         file: &LargeOf<Self>,
         range: Range<u64>,
     ) -> ChunkResult<Self> {
@@ -74,7 +74,7 @@ impl<W: Watch> Chunked for Summing<'_, W> {
 
     fn process_for_another(&self, cx: &mut Cx<'_, Self>, chunks: &ChunkRange<Version>) -> ChunkResult<Self> {
         let here = cx.opened().map_err(|errno| FileError::new(Step::Open, errno))?;
-        let source = open(Named::in_directory(here, &chunks.name).from)?;
+        let source = open(Named::<W::Gathered>::in_directory(here, &chunks.name).from)?;
         if !chunks.key.is_of(&look(&source)?) {
             return Err(FileError::Changed);
         }
@@ -92,12 +92,7 @@ impl<W: Watch> Chunked for Summing<'_, W> {
         file.chunks.set_value(chunk, value);
     }
 
-    fn complete(
-        &self,
-        worker: &mut SumWorker<W::Worker>,
-        file: &LargeOf<Self>,
-        is_first: bool,
-    ) -> Completion {
+    fn complete(&self, worker: &mut WorkerOf<W>, file: &LargeOf<Self>, is_first: bool) -> Completion {
         match digest_of::<W>(file) {
             Ok(read) => self.add_at(worker, &file.at, &read),
             Err(FileError::Changed) if is_first => return Completion::Again,
@@ -109,7 +104,12 @@ impl<W: Watch> Chunked for Summing<'_, W> {
 
 impl<W: Watch> Summing<'_, W> {
     /// Opens a file and cuts it into chunks, or hashes it as a whole.
-    fn try_plan(&self, cx: &mut Cx<'_, Self>, named: &Named<'_>, is_again: bool) -> Result<(), FileError> {
+    fn try_plan(
+        &self,
+        cx: &mut Cx<'_, Self>,
+        named: &Named<'_, W::Gathered>,
+        is_again: bool,
+    ) -> Result<(), FileError> {
         let worker = &mut *cx.worker;
         let source = open(named.from)?;
         let mut before = settled(&source)?;
@@ -134,7 +134,7 @@ impl<W: Watch> Summing<'_, W> {
         Ok(())
     }
 
-    fn hash_chunk(&self, worker: &mut SumWorker<W::Worker>, chunk: &Chunk<'_>) -> ChunkResult<Self> {
+    fn hash_chunk(&self, worker: &mut WorkerOf<W>, chunk: &Chunk<'_>) -> ChunkResult<Self> {
         let Chunk { source, ref range, has_holes, size } = *chunk;
         let mut piece = Piece::at(range.start);
         let pass = Pass { source, target: None, has_holes, size, hasher: Some(&mut piece) };
@@ -144,7 +144,7 @@ impl<W: Watch> Summing<'_, W> {
     }
 
     /// Reports a file by its location, because its entry is no longer available.
-    fn add_at(&self, worker: &mut SumWorker<W::Worker>, at: &Location, read: &FileDigest) {
+    fn add_at(&self, worker: &mut WorkerOf<W>, at: &Location<W::Gathered>, read: &FileDigest) {
         let mut path = Vec::new();
         let (root_bytes, name, depth) = match at {
             Location::Root(path) => (0, path.as_slice(), 0),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use atta_entry::Errno;
+use atta_entry::{Code, Errno};
 use atta_runtime::{Counter, Results, counters};
 
 use crate::digest::Signature;
@@ -47,19 +47,35 @@ impl Totals {
     }
 }
 
-/// What the names of a slice come to.
+/// What the names of a slice come to. `G`: for the caller, beside the counts.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Sums {
-    pub(crate) totals: Totals,
-    pub(crate) signature: Signature,
+pub struct Sums<G> {
+    /// The counts.
+    pub totals: Totals,
+    /// The signature of those that did not fail.
+    pub signature: Signature,
+    /// What the caller has gathered.
+    pub gathered: G,
 }
 
-atta_entry::record!(Sums { totals, signature });
+impl<G: Code> Code for Sums<G> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.totals.encode(out);
+        self.signature.encode(out);
+        self.gathered.encode(out);
+    }
 
-impl Results for Sums {
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let (totals, signature) = (Code::decode(bytes)?, Code::decode(bytes)?);
+        Some(Self { totals, signature, gathered: Code::decode(bytes)? })
+    }
+}
+
+impl<G: Results> Results for Sums<G> {
     fn add(&mut self, other: &Self) {
         self.totals += &other.totals;
         self.signature.merge(&other.signature);
+        self.gathered.add(&other.gathered);
     }
 
     fn show(&self, show: &mut dyn FnMut(Counter)) {

@@ -458,6 +458,7 @@ impl<'a, V: Handler> Job for TreeJob<'a, V> {
         self.visit.between(&mut worker.visit);
         self.end_parts(worker, queue);
         self.visit.handed_over(&mut worker.visit, &mut worker.results);
+        self.visit.keep_noted(&mut worker.visit, worker.noter.waiting(), false);
         push_own(self, &mut worker.tasks, queue);
     }
 
@@ -466,6 +467,7 @@ impl<'a, V: Handler> Job for TreeJob<'a, V> {
     }
 
     fn finish(&self, worker: &mut Self::Worker) {
+        self.visit.keep_noted(&mut worker.visit, worker.noter.waiting(), true);
         self.visit.finish(&mut worker.visit);
     }
 

@@ -13,12 +13,15 @@
 //! results count. The same holds for a slice whose names were left out after a stop. A root is no name of a slice: each run looks at it again.
 //!
 //! What a copy has done is on storage only after a sync that began later. So the journal *holds* its notes of what is done ([`Journal::hold`]) until the
-//! copy confirms such a sync.
+//! copy confirms such a sync. The rows of a catalog are on storage only when the part that has them is: each thread takes what it has noted with its
+//! part ([`Waiting`]), and confirms that later.
 
 pub(crate) mod earlier;
 pub(crate) mod noter;
 
+use std::collections::VecDeque;
 use std::fmt::Debug;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,6 +35,8 @@ pub use earlier::{FromLog, ResumeError};
 
 /// Bytes of notes of all threads beyond which no directory is read on. A frame has room for four times as much.
 const NOTED_MOST: usize = 64 << 20;
+/// Bytes of what is confirmed that one frame gets, unless one of it has more.
+const CONFIRMED_MOST: usize = 64 << 20;
 /// Bytes of notes that a thread adds to those of all threads at once.
 const PUBLISHED_LEAST: usize = 32 << 10;
 
@@ -54,7 +59,7 @@ pub struct Journal<R> {
     /// Something waits.
     has_held: AtomicBool,
     /// What was done before a sync that has succeeded.
-    confirmed: Mutex<Vec<Held<R>>>,
+    confirmed: Mutex<VecDeque<Held<R>>>,
     /// Notes about large files, of any thread.
     large: OfThread<R>,
     earlier: Earlier,
@@ -63,9 +68,51 @@ pub struct Journal<R> {
 /// What was done before a sync that has begun. Dropping it forgets that: a later run does it again.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Held<R> {
+pub struct Held<R> {
     sections: Vec<Vec<u8>>,
-    results: R,
+    of: PhantomData<fn() -> R>,
+}
+
+impl<R: SliceResults> Held<R> {
+    fn none() -> Self {
+        Self { sections: Vec::new(), of: PhantomData }
+    }
+
+    fn add_results(&mut self, results: &R) {
+        if *results != R::default() {
+            let mut records = Records::default();
+            records.add(&Record::Results(&results.encoded()));
+            self.sections.push(records.take());
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.sections.iter().map(Vec::len).sum()
+    }
+
+    /// With what a later run needs to keep a part of a catalog, which has the rows of these slices.
+    pub fn with_part(mut self, part: &[u8]) -> Self {
+        let mut records = Records::default();
+        records.add(&Record::Part(part));
+        self.sections.push(records.take());
+        self
+    }
+}
+
+/// What one thread has noted as done and that waits ([`Journal::holding`]).
+#[derive(Debug)]
+pub struct Waiting<'n, R>(Option<&'n OfThread<R>>);
+
+impl<R: SliceResults> Waiting<'_, R> {
+    /// Takes it.
+    pub fn take(self) -> Held<R> {
+        let (mut held, mut results) = (Held::none(), R::default());
+        if let Some(notes) = self.0 {
+            lock(notes).held.take_into(&mut held.sections, &mut results);
+        }
+        held.add_results(&results);
+        held
+    }
 }
 
 /// What one thread has noted since it was taken last.
@@ -140,6 +187,13 @@ impl<R: SliceResults> Journal<R> {
         Self { closes: true, ..self }
     }
 
+    /// Lets what is done wait until the operation confirms it.
+    #[must_use]
+    pub fn holding(self) -> Self {
+        self.hold();
+        self
+    }
+
     /// The number of the run, from 1.
     pub(crate) fn run(&self) -> u32 {
         self.run
@@ -163,17 +217,18 @@ impl<R: SliceResults> Journal<R> {
     /// Takes what is done so far, before a sync.
     pub(crate) fn begin_sync(&self) -> Held<R> {
         self.has_held.store(false, Ordering::Relaxed);
-        let mut held = Held { sections: Vec::new(), results: R::default() };
+        let (mut held, mut results) = (Held::none(), R::default());
         for notes in &*lock(&self.threads) {
-            lock(notes).held.take_into(&mut held.sections, &mut held.results);
+            lock(notes).held.take_into(&mut held.sections, &mut results);
         }
+        held.add_results(&results);
         held
     }
 
-    /// Notes that the sync has succeeded.
-    pub(crate) fn confirm(&self, held: Held<R>) {
+    /// Notes that it is on storage.
+    pub fn confirm(&self, held: Held<R>) {
         if !held.sections.is_empty() {
-            lock(&self.confirmed).push(held);
+            lock(&self.confirmed).push_back(held);
         }
     }
 
@@ -230,6 +285,19 @@ impl<R: SliceResults> Journal<R> {
         when
     }
 
+    /// Takes what is confirmed, as far as a frame has room for it beside other notes.
+    fn take_confirmed(&self) -> Vec<Vec<u8>> {
+        let mut confirmed = lock(&self.confirmed);
+        let (mut sections, mut bytes) = (Vec::new(), 0);
+        while let Some(held) =
+            confirmed.pop_front_if(|held| bytes == 0 || bytes + held.bytes() <= CONFIRMED_MOST)
+        {
+            bytes += held.bytes();
+            sections.extend(held.sections);
+        }
+        sections
+    }
+
     /// A number for a slice.
     fn number(&self) -> SliceNumber {
         SliceNumber { run: self.run, rank: self.rank, number: self.slices.fetch_add(1, Ordering::Relaxed) }
@@ -251,10 +319,10 @@ impl<R: SliceResults> Journal<R> {
 }
 
 impl<R: SliceResults> Facts for Journal<R> {
-    /// The first frame has the cuts as well.
+    /// The first frame has the cuts as well. Of what is confirmed it has what fits; the rest is taken the next time.
     fn take(&self) -> Vec<Vec<u8>> {
         // Before the other notes: what is confirmed rests on what was noted before.
-        let confirmed = std::mem::take(&mut *lock(&self.confirmed));
+        let confirmed = self.take_confirmed();
         // A thread that joins meanwhile waits: what others note may rest on its notes.
         let threads = lock(&self.threads);
         let mut notes: Vec<_> = threads.iter().map(|notes| lock(notes)).collect();
@@ -266,10 +334,7 @@ impl<R: SliceResults> Facts for Journal<R> {
         }
         drop(notes);
         drop(threads);
-        for held in confirmed {
-            sections.extend(held.sections);
-            results.add(&held.results);
-        }
+        sections.extend(confirmed);
         if results != R::default() {
             let mut records = Records::default();
             records.add(&Record::Results(&results.encoded()));
@@ -277,13 +342,52 @@ impl<R: SliceResults> Facts for Journal<R> {
         }
         sections
     }
+
+    fn has_more(&self) -> bool {
+        !lock(&self.confirmed).is_empty()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
 
+    use atta_ledger::{Frame, JobLogs, LogName, frame};
+
     use super::*;
+
+    #[test]
+    fn confirmed_notes_are_taken_frame_by_frame() {
+        let key = Key::of_job(&[1; 16]);
+        let journal = Journal::<u64>::new(key, 1, 0).holding();
+        let (notes, _) = journal.join();
+        for number in 1..=3 {
+            lock(&notes).held.results = number;
+            let held = Waiting(Some(&notes)).take().with_part(&vec![7; CONFIRMED_MOST / 2 - 100]);
+            journal.confirm(held);
+        }
+        let (mut log, mut frames, mut sum) = (Vec::new(), 0, 0);
+        loop {
+            let head = Frame { offset: log.len() as u64, sequence: frames, synced: 0 };
+            let name = LogName { run: 1, rank: 0, part: 0 };
+            log.extend(frame(&key, name, head, &journal.take()).unwrap());
+            frames += 1;
+            if !journal.has_more() {
+                break;
+            }
+        }
+        let mut logs =
+            JobLogs::find(&key, vec![(LogName { run: 1, rank: 0, part: 0 }, log.as_slice())]).unwrap();
+        let mut next = Journal::<u64>::new(key, 2, 0);
+        let mut parts = 0;
+        let read = next.resume(&mut logs, 1 << 20, &mut |found| match found {
+            FromLog::Results(more) => sum += more,
+            FromLog::Part(_) => parts += 1,
+            FromLog::Seen(..) => {}
+        });
+        assert!(read.is_ok());
+        assert_eq!((frames, sum, parts), (2, 6, 3));
+    }
 
     #[test]
     fn notes_of_all_threads_are_taken_at_one_moment() {

@@ -65,8 +65,10 @@ impl<H: Handler> Closer<'_, '_, H> {
             None => {
                 let has_failed = self.noter.take_failure();
                 self.handler.noting(at.directory());
+                let is_whole = self.noter.is_whole(self.handler.results(self.worker).as_deref(), has_failed);
+                self.handler.slice_ended(self.worker, None, is_whole);
                 let results = self.handler.results(self.worker);
-                self.noter.done(at.directory(), at.number(), results.as_deref(), has_failed);
+                self.noter.done(at.directory(), at.number(), results.as_deref(), is_whole);
                 self.end_rest();
                 self.release_slice(at.directory());
             }
@@ -75,6 +77,7 @@ impl<H: Handler> Closer<'_, '_, H> {
 
     /// Hands over what the thread has gathered and what belongs to no slice, such as the failure of a directory that was closed.
     pub(crate) fn end_rest(&mut self) {
+        self.handler.slice_ended(self.worker, None, false);
         if let Some(results) = self.handler.results(self.worker) {
             hand_over(results, self.results);
         }
@@ -85,6 +88,7 @@ impl<H: Handler> Closer<'_, '_, H> {
         if self.noter.take_failure() {
             slice.note_failure();
         }
+        self.handler.sharing(self.worker);
         if let Some(results) = self.handler.results(self.worker) {
             slice.note_open(self.open);
             slice.gather(results);
@@ -94,9 +98,13 @@ impl<H: Handler> Closer<'_, '_, H> {
     /// Hands the results of a slice over, since nothing is left of it.
     fn end_slice(&mut self, slice: &Arc<Slice<H::State>>) {
         slice.note_end(self.open);
-        let results = slice.take_results();
+        let mut results = slice.take_results();
         self.handler.noting(slice.directory());
-        self.noter.done(slice.directory(), slice.number(), results.as_deref(), slice.has_failed());
+        let is_whole = self.noter.is_whole(results.as_deref(), slice.has_failed());
+        if let Some(results) = &mut results {
+            self.handler.slice_ended(self.worker, Some(results), is_whole);
+        }
+        self.noter.done(slice.directory(), slice.number(), results.as_deref(), is_whole);
         if let Some(mut results) = results {
             hand_over(&mut *results, self.results);
         }

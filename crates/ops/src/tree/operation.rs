@@ -9,6 +9,7 @@ use rustix::fd::OwnedFd;
 use crate::descriptors::Needs;
 use crate::tree::debts::Payment;
 use crate::tree::directory::{Directory, State};
+use crate::tree::journal::Waiting;
 use crate::tree::progress::Counted;
 use crate::tree::slice::{CurrentSlice, Part};
 use crate::tree::start::Differs;
@@ -167,6 +168,26 @@ pub(crate) trait Handler: Sync {
     /// What this thread has gathered since it was last taken: the results of the current slice. None: slices have no results.
     fn results<'w>(&self, _worker: &'w mut Self::Worker) -> Option<&'w mut ResultsOf<Self>> {
         None
+    }
+
+    /// Called before what this thread has gathered is moved to a slice that other threads work on, too. What belongs to its names and is not in
+    /// [`results`](Self::results) yet is to be put there.
+    fn sharing(&self, _worker: &mut Self::Worker) {}
+
+    /// Called when a slice has ended on this thread, before that is noted for the log of the job. `results`: what several threads have gathered; none: what
+    /// this thread has gathered. `is_whole`: it is noted as done, if there is a log; else a later run does it again. Also called for what belongs to no
+    /// slice, with `false`.
+    fn slice_ended(
+        &self,
+        _worker: &mut Self::Worker,
+        _results: Option<&mut ResultsOf<Self>>,
+        _is_whole: bool,
+    ) {
+    }
+
+    /// Called on each thread after each task and each run of names of a large directory, and at its end (`is_last`). The operation may take what the thread has noted as done and that waits for
+    /// it ([`Journal::holding`](crate::tree::Journal::holding)).
+    fn keep_noted(&self, _worker: &mut Self::Worker, _waiting: Waiting<'_, ResultsOf<Self>>, _is_last: bool) {
     }
 
     /// Gets the sum of the results of slices that have ended on this thread, after each task. It may take from it what must not wait for the

@@ -3,6 +3,7 @@
 use atta_entry::{Entry, Failure};
 
 use crate::tree::directory::{SliceResults, State, Stateless};
+use crate::tree::journal::Waiting;
 use crate::tree::operation::{self, Cx, Handler};
 
 /// Tasks and flags that a caller's operation returns to the walk.
@@ -50,6 +51,20 @@ pub trait Visit: Sync {
         None
     }
 
+    /// Called before what this thread has gathered is moved to a slice that other threads work on, too. What belongs to its names and is not in
+    /// [`results`](Self::results) yet is to be put there.
+    fn sharing(&self, _worker: &mut Self::Worker) {}
+
+    /// Called when a slice has ended on this thread, before that is noted for the log of the job. `results`: what several threads have gathered; none: what
+    /// this thread has gathered. `is_whole`: it is noted as done, if there is a log; else a later run does it again. Also called for what belongs to no
+    /// slice, such as a root, with `false`.
+    fn slice_ended(&self, _worker: &mut Self::Worker, _results: Option<&mut Self::Results>, _is_whole: bool) {
+    }
+
+    /// Called on each thread after each task and each run of names of a large directory, and at its end (`is_last`). The operation may take what the thread has noted as done and that waits for
+    /// it ([`Journal::holding`](crate::walk::Journal::holding)).
+    fn keep_noted(&self, _worker: &mut Self::Worker, _waiting: Waiting<'_, Self::Results>, _is_last: bool) {}
+
     /// Gets the sum of the results of slices that have ended on this thread, after each task. It may take from it what must not wait for the
     /// end of the walk.
     fn handed_over(&self, _worker: &mut Self::Worker, _results: &mut Self::Results) {}
@@ -80,6 +95,18 @@ impl<V: Visit> Handler for V {
 
     fn results<'w>(&self, worker: &'w mut V::Worker) -> Option<&'w mut V::Results> {
         Visit::results(self, worker)
+    }
+
+    fn sharing(&self, worker: &mut V::Worker) {
+        Visit::sharing(self, worker);
+    }
+
+    fn slice_ended(&self, worker: &mut V::Worker, results: Option<&mut V::Results>, is_whole: bool) {
+        Visit::slice_ended(self, worker, results, is_whole);
+    }
+
+    fn keep_noted(&self, worker: &mut V::Worker, waiting: Waiting<'_, V::Results>, is_last: bool) {
+        Visit::keep_noted(self, worker, waiting, is_last);
     }
 
     fn handed_over(&self, worker: &mut V::Worker, results: &mut V::Results) {

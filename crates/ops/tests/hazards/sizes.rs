@@ -37,6 +37,7 @@ type Found = (Vec<Summed>, Vec<(PathBuf, String)>);
 
 impl sum::Watch for Sums {
     type Worker = ();
+    type Gathered = ();
 
     fn worker(&self, _index: usize) {}
 

@@ -91,6 +91,8 @@ pub enum FromLog<'a, R> {
     Results(R),
     /// What was seen of a directory that was read to its end. It may come several times, and the last counts.
     Seen(At<'a>, Seen),
+    /// A part of a catalog that is complete, as it was confirmed ([`Held::with_part`](super::Held::with_part)).
+    Part(&'a [u8]),
 }
 
 /// Why earlier runs cannot be resumed.
@@ -184,7 +186,8 @@ impl Earlier {
             Left::Chunk(at, name, index, value) => {
                 begun_in(at, name, &mut |file| file.chunks.push((index, value.to_vec())));
             }
-            Left::Part(_) | Left::Failed(..) => {}
+            Left::Part(part) => each(FromLog::Part(part)),
+            Left::Failed(..) => {}
         });
         folded.map_err(ResumeError::Logs)?;
         *left.get_mut().unwrap_or_else(PoisonError::into_inner) = redone.left;

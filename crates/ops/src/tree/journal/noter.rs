@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use atta_ledger::{At, Fact, SliceNumber};
 use atta_runtime::{Results as _, Stop};
 
-use super::{Journal, Notes, OfThread, PUBLISHED_LEAST, When, lock};
+use super::{Journal, Notes, OfThread, PUBLISHED_LEAST, Waiting, When, lock};
 use crate::tree::directory::{Directory, State};
 use crate::tree::listing::names::{Name, Names};
 use crate::tree::listing::path::CurrentPath;
@@ -47,6 +47,11 @@ impl<'j, S: State> Noter<'j, S> {
         Self { side, stop: stop.clone(), ..Self::default() }
     }
 
+    /// What this thread has noted as done and that waits.
+    pub(crate) fn waiting(&self) -> Waiting<'_, S::Results> {
+        Waiting(self.side.as_ref().map(|side| &side.notes))
+    }
+
     /// Notes that something of the current names failed.
     pub(crate) fn note_failure(&mut self) {
         self.has_failed = true;
@@ -81,17 +86,22 @@ impl<'j, S: State> Noter<'j, S> {
         slice
     }
 
+    /// Whether the end of a slice is noted: not if something of it failed, or names may have been left out after a stop. Asked when it has ended:
+    /// whoever left out a name has seen the stop before.
+    pub(crate) fn is_whole(&self, results: Option<&S::Results>, has_failed: bool) -> bool {
+        !(has_failed || self.stop.is_set() || results.is_some_and(S::has_failed))
+    }
+
     /// Notes that a slice has ended, and what it comes to. None: the directory was read to its end, and this is what comes of all its names that
-    /// are in no slice of their own. Not if something of it failed, or names were left out after a stop: then the directory has failed.
+    /// are in no slice of their own. If the slice is not [whole](Self::is_whole), the directory has failed.
     pub(crate) fn done(
         &mut self,
         directory: &Arc<Directory<S>>,
         slice: Option<SliceNumber>,
         results: Option<&S::Results>,
-        has_failed: bool,
+        is_whole: bool,
     ) {
-        // Asked when the slice has ended: whoever left out a name has seen the stop before.
-        if has_failed || self.stop.is_set() || results.is_some_and(S::has_failed) {
+        if !is_whole {
             return directory.life().note_failure();
         }
         let seen = directory.state().and_then(S::seen);
@@ -183,7 +193,7 @@ mod tests {
             let root = Directory::<Odd>::root(c"r".into(), 0, Arc::clone(&opened), place);
             let directory = Arc::new(Directory::below(&root, c"d", None));
             noter.found(&root, b"d");
-            noter.done(&directory, None, Some(&2), false);
+            noter.done(&directory, None, Some(&2), true);
             if stops {
                 stop.set();
             }

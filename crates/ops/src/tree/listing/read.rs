@@ -106,6 +106,8 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                 self.hand_out(&slice, &mut names, batch);
             }
             self.worker.names = self.look(&slice, names);
+            // A large directory is read in one task, which may take long.
+            job.visit.keep_noted(&mut self.worker.visit, self.worker.noter.waiting(), false);
         }
     }
 
@@ -128,7 +130,8 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             visit.excluded(&mut worker.visit, std::mem::take(&mut reading.excluded));
             visit.noting(directory);
             let results = visit.results(&mut worker.visit);
-            worker.noter.done(directory, None, results.as_deref(), reading.has_failed);
+            let is_whole = worker.noter.is_whole(results.as_deref(), reading.has_failed);
+            worker.noter.done(directory, None, results.as_deref(), is_whole);
             self.job.closer(worker).end_rest();
         }
         Some(number)

@@ -1,0 +1,60 @@
+//! The job of a run that writes a catalog. It needs no option: it is beside the catalog, in a private directory, with the catalog while that is not
+//! complete. `job.rs` has jobs, `parts.rs` the parts of the catalog.
+
+use std::path::Path;
+
+use atta_catalog::CatalogPlace;
+
+use super::catalog::refuse;
+use super::job::{self, Asked, Job, Kept};
+use super::refused::Refused;
+
+/// The job of a run, if it has one.
+#[derive(Default)]
+pub(crate) struct WithJob {
+    pub(crate) job: Option<Job>,
+    /// Why a run that should have one has none.
+    pub(crate) lacks: Option<String>,
+}
+
+impl From<Job> for WithJob {
+    fn from(job: Job) -> Self {
+        Self { job: Some(job), lacks: None }
+    }
+}
+
+/// Begins the job of a run that writes a catalog, or goes on with it. None of `asked`: the run has no job. Refused if something is in the place of the
+/// catalog.
+pub(crate) fn begin(output: &Path, asked: Option<Asked>, kept: Kept) -> Result<WithJob, Refused> {
+    let place = job::place_of_catalog(output)?;
+    job::remove_ended(&place);
+    CatalogPlace::vacant(output).map_err(|error| refuse(&error))?;
+    let Some(Asked { restarts, mut agrees, roots }) = asked.filter(|asked| repeated(&asked.roots).is_none())
+    else {
+        return Ok(WithJob::default());
+    };
+    agrees.push(job::describe_catalog(output)?);
+    let is_new = matches!(place.number(), Ok(None));
+    match job::begin(&place, Asked { restarts, agrees, roots }, kept) {
+        Err(refused) if is_new => {
+            // If its directory cannot be reached, nor can the catalog's, and that is reported.
+            Ok(WithJob { job: None, lacks: Some(refused.what().to_owned()).filter(|_| place.is_reachable()) })
+        }
+        begun => {
+            let job = begun?;
+            match CatalogPlace::vacant(output) {
+                Ok(_) => Ok(job.into()),
+                // Another process has completed it meanwhile.
+                Err(error) => {
+                    job.give_up();
+                    Err(refuse(&error))
+                }
+            }
+        }
+    }
+}
+
+/// The index of the first path that comes twice.
+pub(crate) fn repeated(roots: &[Vec<u8>]) -> Option<usize> {
+    (0..roots.len()).find(|index| roots[..*index].contains(&roots[*index]))
+}
