@@ -139,6 +139,8 @@ pub(crate) struct Prepared<R> {
     log: LogFile,
     /// The first number of a part of the catalog that no earlier run has used.
     first_part: usize,
+    /// Earlier runs of the job may have left something.
+    is_resumed: bool,
 }
 
 /// As [`prepare`], for a run with a catalog, or without: the parts of it that earlier runs have ended are kept. `add` gets what earlier runs have come to.
@@ -165,7 +167,7 @@ pub(crate) fn prepare_catalog<R: SliceResults>(
         return Err(unusable("a log of the job names no valid part of a catalog".to_owned()));
     }
     let first_part = catalog.map_or(Ok(0), |catalog| catalog.keep_earlier(parts))?;
-    Ok(Prepared { journal, log, first_part })
+    Ok(Prepared { journal, log, first_part, is_resumed: job.running.run() > 1 })
 }
 
 /// The journal of a rank. With a catalog, a slice is done when its rows are on storage.
@@ -206,7 +208,7 @@ pub(crate) fn run_first<R: SliceResults, T>(
     (stop, session): (&Stop, &mut Session<'_>),
     act: impl FnOnce(Option<&Journal<R>>, &mut Session<'_>) -> Result<T, RankError>,
 ) -> Result<T, RankError> {
-    let Prepared { journal, log, first_part } = match prepared {
+    let Prepared { journal, log, first_part, is_resumed } = match prepared {
         Ok(prepared) => prepared,
         Err(fatal) => {
             sink.fail(fatal);
@@ -215,9 +217,10 @@ pub(crate) fn run_first<R: SliceResults, T>(
         }
     };
     with_journal(sink, (log, &journal), stop, |log| {
-        // The cuts are on storage before what older logs say is removed.
-        let begun = write_first(log, session.is_alone() && sink.catalog().is_none());
-        let begun = begun.and_then(|()| sink.catalog().map_or(Ok(()), CatalogSink::remove_others));
+        // What counts of older logs is on storage before what these do not name is removed.
+        let catalog = sink.catalog().filter(|_| is_resumed);
+        let begun = write_first(log, session.is_alone() && catalog.is_none());
+        let begun = begun.and_then(|()| catalog.map_or(Ok(()), CatalogSink::remove_others));
         session.broadcast(Some(Begins { is_begun: begun.is_ok(), first_part }))?;
         match begun {
             Ok(()) => act(Some(&journal), session),

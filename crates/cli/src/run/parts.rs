@@ -193,8 +193,10 @@ impl ThreadRows {
 
     /// Ends the part. None: it has no rows.
     fn end_part(&mut self, catalog: &CatalogSink) -> Result<Option<(usize, ShardRecord)>, Fatal> {
+        let mut current = self.rows.split_off(self.settled);
         (self.slices, self.part_rows, self.settled) = (0, 0, 0);
         let ended = catalog.end_part(&mut self.part, &mut self.rows);
+        self.rows.append(&mut current);
         ended.inspect_err(|_| self.has_failed = true)
     }
 }
@@ -232,6 +234,7 @@ impl<R: SliceResults> Parts<R> {
             self.end(catalog, own, waiting)?;
         } else {
             own.rows.append(&mut own.aside);
+            own.settled = own.rows.rows();
             own.end_part(catalog)?;
         }
         catalog.end_part(&mut own.aside_part, &mut own.aside).map(drop)

@@ -43,7 +43,7 @@ fn full_disk_under_a_catalog_leaves_a_job() {
     for number in 0..600 {
         trees::flat(&tree.join(format!("d{number}")), 100).unwrap();
     }
-    for bytes in [512 << 10, 16 << 10] {
+    for bytes in [160 << 10, 16 << 10] {
         let Some(disk) = skip::unless_available(test, Scratch::on_tmpfs(bytes)) else { return };
         let place = disk.join("scan.catalog");
         let walk = || run(walk(["--memory", "1M", "-j2", "--output"]).arg(&place).arg(tree.path()));

@@ -118,6 +118,56 @@ fn killed_ranks_go_on_with_a_catalog() {
     }
 }
 
+/// `atta sum --output`, on ranks.
+fn summing(mpi: &Mpi, count: u32, arguments: &[&str]) -> Command {
+    let mut command = mpi.launch(count, Some(&mpi.plugin));
+    command.arg(env!("CARGO_BIN_EXE_atta")).args(["sum", "--chunk", "1M", "--output"]).args(arguments);
+    command.stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn killed_ranks_of_a_sum_go_on() {
+    let (scratch, tree) = tree("mpi-resume-sum");
+    let bytes: Vec<u8> =
+        (0..2 << 20_u32).flat_map(|word: u32| word.wrapping_mul(2_654_435_769).to_le_bytes()).collect();
+    std::fs::write(Path::new(&tree).join("large"), &bytes).unwrap();
+    let summed = |summary: &[u8]| -> Vec<Value> {
+        let summary: Value = serde_json::from_slice(summary).unwrap();
+        ["files", "directories", "bytes", "signature"]
+            .iter()
+            .map(|name| summary["totals"][name].clone())
+            .collect()
+    };
+    let plain = scratch.join("plain");
+    let alone = Command::new(env!("CARGO_BIN_EXE_atta"))
+        .args(["sum", "--json", "--no-job", "--output", plain.to_str().unwrap(), &tree])
+        .output()
+        .unwrap();
+    for (number, mpi) in mpis("killed_ranks_of_a_sum_go_on").iter().enumerate() {
+        let catalog = scratch.join(format!("sums-{number}"));
+        let name = catalog.to_str().unwrap();
+        for count in [3, 2] {
+            let _everywhere = Lock::acquire("mpi").expect("a lock file can be made");
+            let options = [name, "-q", "-j1", "--iops", "900", "--part-rows", "60", &tree];
+            let mut command = summing(mpi, count, &options);
+            let launcher = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            kill_when_grown(launcher, || {
+                job_beside(scratch.path()).map_or(0, |job| if parts(&job) > 2 { logged(&job) } else { 0 })
+            });
+            assert!(!catalog.exists(), "{}: it ended before it was killed", mpi.version);
+        }
+        let last = mpi::alone(&mut summing(mpi, 4, &[name, "--json", &tree]));
+        expect_code(&last, 0, &mpi.version);
+        assert!(text(&last.stderr).contains("entries are not looked at again"), "{}", text(&last.stderr));
+        assert_eq!(summed(&last.stdout), summed(&alone.stdout), "{}", mpi.version);
+        assert_eq!(job_beside(scratch.path()), None, "{}", mpi.version);
+        let mut check = Command::new(env!("CARGO_BIN_EXE_atta"));
+        let checked = run(check.args(["sum", "-q", "--check", name, &tree])).expect_code(0);
+        assert_eq!(checked.out(), "");
+    }
+}
+
 /// `atta copy` with a job, on ranks.
 fn copying(mpi: &Mpi, count: u32, arguments: &[&str]) -> Command {
     let mut command = mpi.launch(count, Some(&mpi.plugin));
