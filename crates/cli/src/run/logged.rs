@@ -18,6 +18,7 @@ use rustix::fd::OwnedFd;
 use super::catalog::CatalogSink;
 use super::failures::Failures;
 use super::fatal::Fatal;
+use super::file::describe;
 use super::history::Known;
 use super::job::Job;
 use super::messages::complain;
@@ -74,7 +75,7 @@ pub(crate) fn later(job: &Job) -> Log {
         let begun = running.begin().map_err(|error| error.describe(running.place().path()));
         let made = begun.and_then(|logged| {
             LogFile::create_small(logged.directory(), key, name)
-                .map_err(|error| format!("cannot make the log {name} of the job: {error}"))
+                .map_err(|error| format!("cannot make the log {name} of the job: {}", describe(&error)))
         });
         if made.is_ok() {
             Known::of(&running).keep();
@@ -82,7 +83,7 @@ pub(crate) fn later(job: &Job) -> Log {
         made.inspect_err(|what| report_no_log(what)).ok()
     };
     let report = move |error: &std::io::Error| {
-        let what = format!("note: the log {name} of the job cannot be written: {error}");
+        let what = format!("note: the log {name} of the job cannot be written: {}", describe(error));
         complain(&what, Some("if this copy is killed, what it copies from now on is copied again"));
     };
     LaterLog::new(key, name, create, report).into()
@@ -302,7 +303,7 @@ pub(crate) fn write_first(log: &LogHandle<'_>, is_alone: bool) -> Result<(), Fat
 fn new_log(directory: &OwnedFd, (key, name): (Key, LogName), is_small: bool) -> Result<LogFile, Fatal> {
     let create = if is_small { LogFile::create_small } else { LogFile::create };
     create(directory, key, name)
-        .map_err(|error| failed(format!("cannot make the log {name} of the job: {error}")))
+        .map_err(|error| failed(format!("cannot make the log {name} of the job: {}", describe(&error))))
 }
 
 fn log_failed(error: &LogError) -> Fatal {
