@@ -21,7 +21,7 @@ use crate::run::signals::Signals;
 use crate::size::{binary, counted};
 use crate::threads::parse_threads;
 
-/// List or remove temporary files of interrupted copies
+/// List or remove what interrupted copies and unfinished catalogs have left
 #[derive(Debug, Args)]
 #[command(
     after_help = "A killed copy leaves incomplete files and directories with temporary names (.atta.*) in its target directory and \

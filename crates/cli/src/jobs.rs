@@ -35,7 +35,7 @@ const DIGITS: usize = 12;
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "A job is a copy, or a walk with --job, that goes on after a kill ('atta resume'). Without DIR, the jobs that this user has begun \
+    after_help = "A job is a copy, a walk or sum with --output, or a walk with --job, that goes on after a kill ('atta resume'). Without DIR, the jobs that this user has begun \
     are listed, as the files below $XDG_STATE_HOME/atta/jobs say ($HOME/.local/state); those that ended are kept there. Copies that took less than a second \
     are no jobs.\n\n\
     States: running; interrupted (it was killed, or had failures, and can be resumed); complete; gone (its directory was removed: listed once); \
@@ -50,7 +50,7 @@ pub(crate) struct JobsArguments {
     #[command(subcommand)]
     action: Option<Action>,
 
-    /// The directory of a job, or the TARGET of copies
+    /// The directory of a job, the TARGET of copies, or a catalog
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
 
@@ -63,7 +63,7 @@ pub(crate) struct JobsArguments {
 enum Action {
     /// Show one job: its command, what it has done so far, or its summary
     Show {
-        /// The directory of the job, the TARGET of the copy, or the first digits of the number
+        /// The directory of the job, the TARGET of the copy, the catalog, or the first digits of the number
         #[arg(value_name = "DIR|NUMBER")]
         which: OsString,
         /// Print it as JSON

@@ -17,11 +17,12 @@ use crate::run::refused::Refused;
     Examples:\n  \
     atta copy /data /backup           a copy that is killed\n  \
     atta resume /backup               the rest of it\n  \
+    atta resume scan.catalog          the rest of a catalog (walk --output, sum --output)\n  \
     atta walk --job walk.job /data    a walk that is killed\n  \
     atta resume walk.job              the rest of it"
 )]
 pub(crate) struct ResumeArguments {
-    /// The directory of the job, or the TARGET of the copy
+    /// The directory of the job, the TARGET of the copy, or the catalog
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

@@ -105,11 +105,20 @@ fn sum_trees(
 fn prepare<'a>(arguments: &SumArguments, session: &Session<'_>) -> Result<Prepared<'a>, Refused> {
     let starts = given(arguments)?;
     compile(&arguments.visit.rules)?;
-    let failures = Failures::new(arguments.report.verbose, arguments.report.errors.as_deref(), None)?;
     let roots: Vec<_> = starts.iter().map(|start| start.root.clone()).collect();
     let WithJob { job, lacks } = begun(arguments, &roots, session)?;
     let place = job.as_ref().map(|job| job.running.place());
-    let sink = Sink::new(arguments, failures, Setting { is_list: false, job: place }, session)?;
+    let setting = Setting { is_list: false, job: place };
+    // After the job is begun: another process may have it, and this file.
+    let opened = Failures::new(arguments.report.verbose, arguments.report.errors.as_deref(), None)
+        .and_then(|failures| Sink::new(arguments, failures, setting, session));
+    let sink = match opened {
+        Ok(sink) => sink,
+        Err(refused) => {
+            job.into_iter().for_each(Job::give_up);
+            return Err(refused);
+        }
+    };
     if let Some(what) = lacks {
         report_no_log(&what);
     }
@@ -121,7 +130,7 @@ fn begun(arguments: &SumArguments, roots: &[Vec<u8>], session: &Session<'_>) -> 
     let Some(output) = &arguments.output else { return Ok(WithJob::default()) };
     let asked = Asked { restarts: arguments.restart, agrees: arguments.agrees(), roots: roots.to_vec() };
     let has_job = !arguments.lacks_job() && session.runs_tasks();
-    beside::begin(output, has_job.then_some(asked), arguments.report.kept())
+    beside::begin((output, "atta sum"), has_job.then_some(asked), arguments.report.kept())
 }
 
 /// The PATHs that were given.

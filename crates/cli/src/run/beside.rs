@@ -1,9 +1,12 @@
 //! The job of a run that writes a catalog. It needs no option: it is beside the catalog, in a private directory, with the catalog while that is not
 //! complete. `job.rs` has jobs, `parts.rs` the parts of the catalog.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use atta_catalog::CatalogPlace;
+use atta_ops::copy::clean_command;
+use atta_ops::resume::JobPlace;
 
 use super::catalog::refuse;
 use super::job::{self, Asked, Job, Kept};
@@ -23,20 +26,26 @@ impl From<Job> for WithJob {
     }
 }
 
-/// Begins the job of a run that writes a catalog, or goes on with it. None of `asked`: the run has no job. Refused if something is in the place of the
-/// catalog.
-pub(crate) fn begin(output: &Path, asked: Option<Asked>, kept: Kept) -> Result<WithJob, Refused> {
+/// Begins the job of a run that writes a catalog, or goes on with it. `command`: as the user has it. None of `asked`: the run has no job. Refused if
+/// something is in the place of the catalog.
+pub(crate) fn begin(
+    (output, command): (&Path, &str),
+    asked: Option<Asked>,
+    kept: Kept,
+) -> Result<WithJob, Refused> {
     let place = job::place_of_catalog(output)?;
     job::remove_ended(&place);
-    CatalogPlace::vacant(output).map_err(|error| refuse(&error))?;
+    CatalogPlace::vacant(output).map_err(|error| refused_beside(&place, &error))?;
     let Some(Asked { restarts, mut agrees, roots }) = asked.filter(|asked| repeated(&asked.roots).is_none())
     else {
         return Ok(WithJob::default());
     };
+    agrees.insert(0, command.as_bytes().to_vec());
     agrees.push(job::describe_catalog(output)?);
     let is_new = matches!(place.number(), Ok(None));
     match job::begin(&place, Asked { restarts, agrees, roots }, kept) {
-        Err(refused) if is_new => {
+        // Else another process has begun it meanwhile.
+        Err(refused) if is_new && matches!(place.number(), Ok(None)) => {
             // If its directory cannot be reached, nor can the catalog's, and that is reported.
             Ok(WithJob { job: None, lacks: Some(refused.what().to_owned()).filter(|_| place.is_reachable()) })
         }
@@ -51,6 +60,21 @@ pub(crate) fn begin(output: &Path, asked: Option<Asked>, kept: Kept) -> Result<W
                 }
             }
         }
+    }
+}
+
+/// Why a catalog cannot be begun. There may be an unfinished one of the same name.
+fn refused_beside(place: &JobPlace, error: &atta_catalog::Error) -> Refused {
+    let top = place.home().filter(|_| matches!(place.number(), Ok(Some(_))));
+    match top.as_deref().and_then(Path::parent) {
+        Some(top) => {
+            let clean = clean_command(top.as_os_str().as_bytes());
+            let hint = format!(
+                "a run to that name was killed, too, and goes on when the catalog is moved away; to give it up: {clean}"
+            );
+            Refused::fatal_with(error.to_string(), Some(hint))
+        }
+        None => refuse(error),
     }
 }
 

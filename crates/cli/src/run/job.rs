@@ -122,7 +122,10 @@ pub(crate) fn place_of_catalog(output: &Path) -> Result<JobPlace, Refused> {
 
 /// Removes a job whose catalog has got its name, if its process was killed before it could do that.
 pub(crate) fn remove_ended(place: &JobPlace) {
-    if !matches!(place.number(), Ok(Some(_))) || place.has_catalog() {
+    if matches!(place.number(), Ok(None)) {
+        return place.remove_rest();
+    }
+    if place.number().is_err() || place.has_catalog() {
         return;
     }
     let ended = LoggedJob::resume(place).ok().filter(|logged| logged.has_logs() && !place.has_catalog());

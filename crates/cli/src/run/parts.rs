@@ -13,7 +13,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use atta_catalog::{Columns, RowGroup, Shard, ShardRecord, failure_row};
-use atta_entry::{Code, Entry, Failure};
+use atta_entry::{Code, Entry, Failure, Operation};
 use atta_ops::walk::{Held, Journal, SliceResults, Waiting};
 use atta_runtime::{Counter, Results, Stop};
 
@@ -71,6 +71,13 @@ impl Gathered {
             failure_row(failure, &mut self.vanished);
         }
     }
+}
+
+/// Why a run with a log cannot go on after a failure: names were lost, which another run finds again.
+pub(crate) fn lost_names(failure: &Failure<'_>) -> Option<Fatal> {
+    let is_lost = failure.operation == Operation::Custom("read back");
+    let hint = "what is done is kept: give the same command again, with more --memory";
+    is_lost.then(|| Fatal::Failed { what: failure.to_string(), hint: Some(hint.to_owned()) })
 }
 
 /// What all threads of a rank share.
@@ -276,7 +283,7 @@ impl<R: SliceResults> Parts<R> {
     }
 
     fn keep_all(&self, (catalog, journal): (&CatalogSink, &Journal<R>), fail: &(dyn Fn(Fatal) + Sync)) {
-        let began = Instant::now();
+        let (began, _served) = (Instant::now(), Served(&self.stop));
         let mut old = began + PART_TIME;
         let mut until = None;
         loop {
@@ -334,6 +341,17 @@ fn keep_each<R: SliceResults>(
                 Some((_, record)) => held.with_part(&record.encoded()),
                 None => held,
             });
+        }
+    }
+}
+
+/// Stops the run if the keeper panics: threads would wait for it.
+struct Served<'s>(&'s Stop);
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.set();
         }
     }
 }

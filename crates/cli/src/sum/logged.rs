@@ -19,20 +19,21 @@ pub(super) struct Hashing<'a> {
     pub(super) options: &'a Options<'a>,
 }
 
-/// Hashes what earlier runs of the job have not, on the first rank. The outcome has the sums of all runs. If something of the job fails, the sink gets the
+/// Hashes what earlier runs of the job have not, on the first rank. The outcome has the sums of all runs; also returns the bytes that earlier runs have hashed. If something of the job fails, the sink gets the
 /// reason, and the run stops.
 pub(super) fn hash_first(
     job: &Job,
     hashing: &Hashing<'_>,
     session: &mut Session<'_>,
     observe: impl FnMut(&Progress),
-) -> Result<Outcome<SinkWorker>, RankError> {
+) -> Result<(Outcome<SinkWorker>, u64), RankError> {
     let mut earlier = Sums::default();
     let prepared = prepared(job, hashing, &mut earlier);
     let stop = &hashing.options.walk.stop;
-    run_first(hashing.sink, prepared, (stop, session), |journal, session| {
+    let outcome = run_first(hashing.sink, prepared, (stop, session), |journal, session| {
         hashing.run((journal, &earlier), session, observe)
-    })
+    });
+    Ok((outcome?, earlier.totals.bytes))
 }
 
 /// The part of any other rank. `of_job`: the directory of the job as well.

@@ -94,6 +94,7 @@ pub(super) fn hash(
             let hint = "PATH must be the same file system, at the same place, on all ranks";
             complain(&format!("PATH is not the same on all ranks: {differ}"), Some(hint));
         }
+        prepared.and_then(|prepared| prepared.job).into_iter().for_each(Job::give_up);
         return Ok(Err(exit::FATAL));
     }
     let rank = Rank { arguments, signals, seat: session.seat() };
@@ -121,6 +122,7 @@ impl Rank<'_> {
         let (rate, stop) = (self.rate(), self.signals.stop());
         let Prepared { sink, starts, roots, job, .. } = prepared;
         let options = self.options(verdict, &sink, rate.as_ref(), &stop);
+        let mut bytes_before = 0;
         let mut display = Display::new(&self.arguments.report, self.arguments.prints());
         let closed = session.receiving(
             |rank, stream, bytes: &[u8]| sink.receive(rank, stream, bytes),
@@ -129,7 +131,9 @@ impl Rank<'_> {
                 let outcome = match &job {
                     Some(job) => {
                         let hashing = Hashing { sink: &sink, roots, options: &options };
-                        logged::hash_first(job, &hashing, session, observe)?
+                        let (outcome, before) = logged::hash_first(job, &hashing, session, observe)?;
+                        bytes_before = before;
+                        outcome
                     }
                     None => sum::run(session, &sink, starts, &options, observe)?,
                 };
@@ -145,6 +149,7 @@ impl Rank<'_> {
             complain("not all was hashed", None);
         })?;
         let mut summed = summed.unwrap_or_default();
+        summed.bytes_before = bytes_before;
         if let Some(catalog) = &sink.catalog {
             catalog.take_over(std::mem::take(&mut summed.shards));
         }

@@ -27,7 +27,7 @@ use crate::run::file::{describe, print_rows};
 use crate::run::job::Job;
 use crate::run::left_out::LeftOut;
 use crate::run::logged::WithLog;
-use crate::run::parts::{Gathered, Parts, ThreadRows};
+use crate::run::parts::{Gathered, Parts, ThreadRows, lost_names};
 use crate::run::refused::Refused;
 use crate::run::settings::ROWS_BYTES;
 use crate::run::settings::ROWS_BYTES_TERMINAL;
@@ -475,6 +475,7 @@ impl Watch for Sink {
         }
         if self.parts.is_some() {
             worker.gathered.fail(failure);
+            self.keep(lost_names(failure).map_or(Ok(()), Err));
         }
         self.failed.fetch_add(1, Ordering::Relaxed);
         self.failures.add(failure);

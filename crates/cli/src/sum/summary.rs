@@ -73,15 +73,23 @@ fn json(outcome: &Summed, was_interrupted: bool) -> Value {
         "errors": {"count": outcome.totals.failed(), "by_errno": report::by_errno(&outcome.totals.failures)},
         "changed": outcome.totals.changed,
         "elapsed_seconds": outcome.elapsed.as_secs_f64(),
-        "bytes_per_second": per_second(outcome.totals.bytes, outcome.elapsed),
+        "bytes_per_second": per_second(own_bytes(outcome), outcome.elapsed),
         "threads": outcome.threads,
     })
 }
 
 fn speed(outcome: &Summed) -> String {
-    let totals = &outcome.totals;
-    let (bytes, rate) = (binary(totals.bytes), binary(per_second(totals.bytes, outcome.elapsed)));
-    format!("{bytes} in {:.2} s ({rate}/s)", outcome.elapsed.as_secs_f64())
+    let (bytes, seconds) = (binary(outcome.totals.bytes), outcome.elapsed.as_secs_f64());
+    let (own, rate) = (own_bytes(outcome), binary(per_second(own_bytes(outcome), outcome.elapsed)));
+    match outcome.bytes_before {
+        0 => format!("{bytes} in {seconds:.2} s ({rate}/s)"),
+        _ => format!("{bytes}, {} of them by this run in {seconds:.2} s ({rate}/s)", binary(own)),
+    }
+}
+
+/// Bytes that this run has hashed.
+fn own_bytes(outcome: &Summed) -> u64 {
+    outcome.totals.bytes.saturating_sub(outcome.bytes_before)
 }
 
 fn words(outcome: &Summed, was_interrupted: bool) -> String {

@@ -30,9 +30,21 @@ pub(crate) struct Summed {
     /// A rank other than the first that cannot continue, and the reason.
     fatal: Option<(u32, String)>,
     pub(super) shards: Vec<ShardRecord>,
+    /// Of the bytes, those that earlier runs of the job have hashed.
+    pub(super) bytes_before: u64,
 }
 
-atta_entry::record!(Summed { totals, signature, elapsed, threads, failed, interrupted, fatal, shards });
+atta_entry::record!(Summed {
+    totals,
+    signature,
+    elapsed,
+    threads,
+    failed,
+    interrupted,
+    fatal,
+    shards,
+    bytes_before
+});
 
 impl Summed {
     /// The results of this rank.
@@ -46,6 +58,7 @@ impl Summed {
             interrupted: interrupted.unwrap_or(0),
             fatal: None,
             shards: Vec::new(),
+            bytes_before: 0,
         }
     }
 

@@ -125,7 +125,7 @@ fn beside_catalog(
     let (agrees, roots) = (arguments.agrees(), root_paths(&arguments.paths));
     let asked = Asked { restarts: arguments.restart, agrees, roots };
     let has_job = !arguments.lacks_job() && session.runs_tasks();
-    beside::begin(output, has_job.then_some(asked), arguments.report.kept())
+    beside::begin((output, "atta walk"), has_job.then_some(asked), arguments.report.kept())
 }
 
 /// A job in a directory that the user has named.

@@ -20,7 +20,7 @@ use crate::run::file::print_rows;
 use crate::run::job::resume_command;
 use crate::run::left_out::LeftOut;
 use crate::run::logged::WithLog;
-use crate::run::parts::{Parts, ThreadRows};
+use crate::run::parts::{Parts, ThreadRows, lost_names};
 use crate::run::refused::Refused;
 use crate::run::settings::ROWS_BYTES;
 use crate::run::settings::ROWS_BYTES_TERMINAL;
@@ -342,6 +342,7 @@ impl Visit for Sink {
         worker.share.totals.fail(failure);
         if self.has_job {
             worker.share.gathered.fail(failure);
+            self.note(lost_names(failure).map_or(Ok(()), Err));
         }
         self.failures.add(failure);
     }

@@ -108,6 +108,34 @@ fn resume_runs_the_command_of_the_job_again() {
 }
 
 #[test]
+fn directories_that_are_gone_stay_failures() {
+    let scratch = scratch("resume-gone");
+    let (tree, job) = (make_directory(scratch.join("tree")), scratch.join("job"));
+    for number in 0..300 {
+        trees::flat(&make_directory(tree.join(format!("d{number}"))), 30).unwrap();
+    }
+    for run in 0..3 {
+        let mut command = walk_job(&job, &tree, &["--iops", "1500", "-j1"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        // The first frame of a later run has nothing of its own.
+        let before = logged(&job);
+        while logged(&job) == before && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(kill(child, &job, Signal::KILL), None);
+        if run == 0 {
+            (0..300)
+                .step_by(7)
+                .for_each(|gone| std::fs::remove_dir_all(tree.join(format!("d{gone}"))).unwrap());
+        }
+    }
+    let ran = run(&mut walk_job(&job, &tree, &["-j2"])).expect_code(3);
+    let (files, gone) = (number(&ran.json(), "totals.by_kind.file"), number(&ran.json(), "errors.count"));
+    // Directories that were done before have no failure.
+    assert!(gone > 0 && files == 30 * (300 - gone), "{files} files, {gone} failures");
+}
+
+#[test]
 fn missing_tree_is_not_taken_for_an_empty_one() {
     let (scratch, tree) = tree();
     let job = scratch.join("job");

@@ -82,6 +82,27 @@ fn killed_sum_goes_on_to_the_same_signature() {
 }
 
 #[test]
+fn refused_sum_leaves_files_and_names_the_job() {
+    let (scratch, _) = tree();
+    let here = scratch.path();
+    ended(&mut sum(here, SLOW), here, Signal::KILL);
+    std::fs::write(here.join("errors"), "a row of another run\n").unwrap();
+    let other = run(atta().args(["walk", "--output", "sums", "tree"]).current_dir(here)).expect_code(2);
+    assert!(other.err().contains("it has atta sum"), "{}", other.err());
+    run(&mut sum(here, &["--no-job"])).expect_code(0);
+    let ran = run(&mut sum(here, &["--errors", "errors"])).expect_code(4);
+    let clean = ran
+        .err()
+        .lines()
+        .find_map(|line| line.split_once("to give it up: atta "))
+        .map(|(_, words)| words.to_owned());
+    let clean = clean.unwrap_or_else(|| panic!("{}", ran.err()));
+    assert_eq!(std::fs::read(here.join("errors")).unwrap(), b"a row of another run\n");
+    run(atta().args(clean.split(' ')).current_dir(here)).expect_code(0);
+    assert_eq!(names_in(here), ["errors", "sums", "tree"]);
+}
+
+#[test]
 fn interrupted_sum_says_how_to_go_on() {
     let (scratch, _) = tree();
     let here = scratch.path();
@@ -119,7 +140,7 @@ fn unreadable_file_is_tried_again_by_a_resume() {
     };
     let said = ended(&mut sum(&["--part-rows", "200", "--iops", "900"]), here, Signal::TERM);
     assert!(said.contains("to do what is left"), "{said}");
-    set_mode(&tree.join("d3/closed"), 0o600);
+    set_mode(&tree.join("d3/closed"), 0o644);
     let ran = run(&mut sum(&[])).expect_code(3);
     assert_eq!((number(&ran.json(), "totals.files"), number(&ran.json(), "errors.count")), (150 * 30 + 1, 1));
     let errors = std::fs::read_to_string(here.join("sums/_errors.ndjson")).unwrap();

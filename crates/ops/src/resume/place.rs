@@ -218,19 +218,20 @@ impl JobPlace {
         }
     }
 
-    /// Removes what a job that could not be begun has left in the target of a copy, unless it is a job, or another process has begun one. What
-    /// cannot be removed is removed by `atta clean`.
-    pub(super) fn remove_rest(&self) {
+    /// Removes what a job that could not be begun, or was being removed, has left in the target of a copy or beside a catalog, unless it is a job, or
+    /// another process has begun one. What cannot be removed is removed by `atta clean`.
+    pub fn remove_rest(&self) {
         let Some(in_target) = &self.in_target else { return };
-        let (Ok(home), Ok(directory)) = (in_target.home(), self.open()) else { return };
-        let Ok(Holding::Free(_held)) = try_hold(&directory) else { return };
-        if matches!(read_header(&directory), Ok(None)) && forget_files(&directory, true).is_ok() {
-            let _ = retry(|| rustix::fs::unlinkat(&home, &in_target.name, AtFlags::REMOVEDIR));
-            if let Ok(top) = in_target.top() {
-                // Other runs may be in it.
-                let _ = retry(|| rustix::fs::unlinkat(&top, home_name(), AtFlags::REMOVEDIR));
+        let (Ok(top), Ok(home)) = (in_target.top(), in_target.home()) else { return };
+        if let Ok(directory) = self.open() {
+            let Ok(Holding::Free(_held)) = try_hold(&directory) else { return };
+            if !matches!(read_header(&directory), Ok(None)) || forget_files(&directory, true).is_err() {
+                return;
             }
+            let _ = retry(|| rustix::fs::unlinkat(&home, &in_target.name, AtFlags::REMOVEDIR));
         }
+        // Other runs may be in it.
+        let _ = retry(|| rustix::fs::unlinkat(&top, home_name(), AtFlags::REMOVEDIR));
     }
 
     /// Removes it from the target of a copy; it is empty. `keeps_times`: the directory that it is in is itself a copy, which has its times.

@@ -113,9 +113,17 @@ impl<'j, S: State> Noter<'j, S> {
         });
     }
 
-    /// Notes that a directory which an earlier run has found is gone, with slices of it. No later run looks for it.
-    pub(crate) fn gone(&mut self, directory: &Arc<Directory<S>>, slices: &[SliceNumber]) {
+    /// Notes that a directory which an earlier run has found is gone, with slices of it, and what that comes to. No later run looks for it.
+    pub(crate) fn gone(
+        &mut self,
+        directory: &Arc<Directory<S>>,
+        slices: &[SliceNumber],
+        results: Option<&S::Results>,
+    ) {
         self.note(directory, When::Now, |notes, at| {
+            if let Some(results) = results {
+                notes.results.add(results);
+            }
             let slices = slices.iter().copied().map(Some).chain([None]);
             slices.for_each(|slice| notes.records.add_fact(at, &Fact::Done { slice, seen: None }));
             notes.records.add_fact(at, &Fact::Closed);

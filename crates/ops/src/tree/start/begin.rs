@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
-use atta_ledger::Id;
+use atta_ledger::{Id, SliceNumber};
 
 use crate::tree::directory::{Directory, State};
 use crate::tree::job::TreeJob;
@@ -236,9 +236,21 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             self.job.visit.gone(&mut self.worker.visit, (*root, path));
             let directory = Arc::new(Directory::below(&parent, &name, None));
             let slices: Vec<_> = redo.slices.iter().map(|(number, _)| *number).collect();
-            self.worker.noter.gone(&directory, &slices);
+            self.note_gone(&directory, &slices);
         }
         false
+    }
+
+    /// Notes that a directory of which something is done again is gone, with the failure that was reported of it: no later run looks for it.
+    fn note_gone(&mut self, directory: &Arc<DirectoryOf<V>>, slices: &[SliceNumber]) {
+        let (job, worker) = (self.job, &mut *self.worker);
+        if V::STAGE >= Stage::Closed {
+            return worker.noter.gone(directory, slices, None);
+        }
+        job.visit.slice_ended(&mut worker.visit, None, true);
+        let results = job.visit.results(&mut worker.visit);
+        worker.noter.gone(directory, slices, results.as_deref());
+        job.closer(worker).end_rest();
     }
 
     /// Opens a root of which slices or its closing are left. It was looked at, and is not read again.
