@@ -253,3 +253,31 @@ fn every_kind_has_its_word() {
         assert_eq!(plain(row.unwrap())[2], Field::Str(kind.name().to_owned()));
     }
 }
+
+#[test]
+fn rows_that_are_split_and_joined_are_the_same() {
+    let names: [&[u8]; 5] = [b"a", b"not \xff text", b"", b"\xfe", b"b"];
+    let samples: Vec<_> = (0..10_u32)
+        .map(|number| {
+            let target = [None, Some(b"t".to_vec()), Some(b"\xff".to_vec())][number as usize % 3].clone();
+            Sample { target, ..Sample::new(number, names[number as usize % 5]) }
+        })
+        .collect();
+    for columns in [FULL, Columns::Lite { targets: false }, Columns::Lite { targets: true }, Columns::Digests]
+    {
+        let rows_of = |samples: &[Sample]| {
+            let mut rows = RowGroup::new(columns);
+            samples.iter().for_each(|sample| rows.push(&sample.entry(), sample.digest().as_ref()).unwrap());
+            rows
+        };
+        let whole = rows_of(&samples);
+        for at in 0..=samples.len() {
+            let mut first = whole.clone();
+            let mut second = first.split_off(at);
+            assert_eq!(first, rows_of(&samples[..at]), "{columns:?} {at}");
+            assert_eq!(second, rows_of(&samples[at..]), "{columns:?} {at}");
+            first.append(&mut second);
+            assert_eq!((first, second.rows()), (whole.clone(), 0), "{columns:?} {at}");
+        }
+    }
+}

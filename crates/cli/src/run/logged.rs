@@ -22,6 +22,7 @@ use super::file::describe;
 use super::history::Known;
 use super::job::Job;
 use super::messages::complain;
+use super::parts::Parts;
 
 /// The rank that reads the logs of earlier runs.
 const FIRST: u32 = 0;
@@ -188,8 +189,11 @@ pub(crate) struct Begins {
 atta_entry::record!(Begins { is_begun, first_part });
 
 /// What a walk or sum with a log has.
-pub(crate) trait WithLog<R> {
+pub(crate) trait WithLog<R: SliceResults>: Sync {
     fn catalog(&self) -> Option<&CatalogSink>;
+
+    /// The parts of the catalog.
+    fn parts(&self) -> Option<&Parts<R>>;
 
     /// Ends the run with this reason.
     fn fail(&self, fatal: Fatal);
@@ -198,7 +202,12 @@ pub(crate) trait WithLog<R> {
     fn leave_out(&self, directory: &OwnedFd);
 
     /// Runs, and lets the log have the parts of the catalog.
-    fn while_kept<T>(&self, journal: &Journal<R>, act: impl FnOnce() -> T) -> T;
+    fn while_kept<T>(&self, journal: &Journal<R>, act: impl FnOnce() -> T) -> T {
+        match self.parts().zip(self.catalog()) {
+            Some((parts, catalog)) => parts.while_kept((catalog, journal), &|fatal| self.fail(fatal), act),
+            None => act(),
+        }
+    }
 }
 
 /// Runs the first rank of a walk or sum while its log is written. `act` gets no journal if the run does not begin. If something of the job fails, the sink gets

@@ -15,7 +15,7 @@ use atta_ops::resume::JobPlace;
 use atta_ops::sorted::{Sorter, key_of};
 use atta_ops::sum::check::{Item, Items};
 use atta_ops::sum::{self, Watch};
-use atta_ops::walk::{Journal, Waiting};
+use atta_ops::walk::Waiting;
 use atta_runtime::{Outbox, Results as _, Seat, Session, Stop, Stream};
 use rustix::fd::OwnedFd;
 
@@ -366,21 +366,16 @@ impl WithLog<Sums> for Sink {
         self.catalog.as_ref()
     }
 
+    fn parts(&self) -> Option<&Parts<Sums>> {
+        self.parts.as_ref()
+    }
+
     fn fail(&self, fatal: Fatal) {
         Self::fail(self, fatal);
     }
 
     fn leave_out(&self, directory: &OwnedFd) {
         self.left_out.add(directory);
-    }
-
-    fn while_kept<T>(&self, journal: &Journal<Sums>, act: impl FnOnce() -> T) -> T {
-        match self.parts.as_ref().zip(self.catalog.as_ref()) {
-            Some((parts, catalog)) => {
-                parts.while_kept((catalog, journal), &|fatal| Self::fail(self, fatal), act)
-            }
-            None => act(),
-        }
     }
 }
 

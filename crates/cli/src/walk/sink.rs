@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use atta_catalog::{Columns, Format, RowWriter, ShardRecord};
 use atta_entry::{Entry, Failure};
 use atta_ops::resume::JobPlace;
-use atta_ops::walk::{Journal, Summary, Tasks, Visit, Waiting};
+use atta_ops::walk::{Summary, Tasks, Visit, Waiting};
 use atta_runtime::{Outbox, Session, Stop, Stream};
 use rustix::fd::OwnedFd;
 
@@ -232,21 +232,16 @@ impl WithLog<Share> for Sink {
         self.catalog.as_ref()
     }
 
+    fn parts(&self) -> Option<&Parts<Share>> {
+        self.parts.as_ref()
+    }
+
     fn fail(&self, fatal: Fatal) {
         Self::fail(self, fatal);
     }
 
     fn leave_out(&self, directory: &OwnedFd) {
         self.left_out.add(directory);
-    }
-
-    fn while_kept<T>(&self, journal: &Journal<Share>, act: impl FnOnce() -> T) -> T {
-        match self.parts.as_ref().zip(self.catalog.as_ref()) {
-            Some((parts, catalog)) => {
-                parts.while_kept((catalog, journal), &|fatal| Self::fail(self, fatal), act)
-            }
-            None => act(),
-        }
     }
 }
 
