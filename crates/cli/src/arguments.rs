@@ -1,6 +1,7 @@
 //! The arguments that commands on trees have in common: what to visit, with which effort, and what to report. No I/O.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use atta_ops::walk::Rule;
 use atta_runtime::Threads;
@@ -20,6 +21,9 @@ pub(crate) enum ProgressWhen {
     /// Never
     Never,
 }
+
+/// Seconds until `--stall-warn` warns.
+const STALL_WARN: u32 = 60;
 
 /// What a run reports, and how.
 #[derive(Debug, Args)]
@@ -42,6 +46,11 @@ pub(crate) struct ReportArguments {
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = ProgressWhen::Auto)]
     pub(crate) progress: ProgressWhen,
 
+    /// Warn when a thread waits for this many seconds in one call of a file system, with the call and the path; again after twice the
+    /// time, and when it goes on. 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = STALL_WARN, value_parser = clap::value_parser!(u32).range(0..=86_400))]
+    pub(crate) stall_warn: u32,
+
     /// Print every error, and a more detailed summary
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
@@ -52,6 +61,11 @@ pub(crate) struct ReportArguments {
 }
 
 impl ReportArguments {
+    /// When to warn of a thread that waits.
+    pub(crate) fn stall_limit(&self) -> Option<Duration> {
+        (self.stall_warn > 0).then(|| Duration::from_secs(self.stall_warn.into()))
+    }
+
     /// How the summary of a job that is complete is printed again.
     pub(crate) fn kept(&self) -> Kept {
         match (self.json, self.quiet) {

@@ -17,6 +17,7 @@ use crate::run::parts::Gathered;
 use crate::run::share::Share;
 use crate::sum::sink::FirstSide;
 use crate::sum::totals::Summed;
+use crate::verify::run as verify_run;
 use crate::verify::run::Refusal;
 use crate::verify::totals::Compared;
 use crate::walk::threads::RankReport;
@@ -55,6 +56,7 @@ fn begun() -> Vec<u8> {
 
 fn compared() -> Vec<u8> {
     let end = (Duration::from_secs(1), 4_usize, true, 130_u8).encoded();
+    let end = [end, Some("why".to_owned()).encoded()].concat();
     [verify::Totals::default().encoded(), end].concat()
 }
 
@@ -82,6 +84,7 @@ fn targets() -> Vec<Target> {
         of::<sum::run::Verdict>("sum/run.rs: Verdict", sum::run::Verdict::default().encoded()),
         of::<FirstSide>("sum/sink.rs: FirstSide", FirstSide::default().encoded()),
         of::<Summed>("sum/totals.rs: Summed", Summed::default().encoded()),
+        of::<verify_run::Verdict>("verify/run.rs: Verdict", verify_run::Verdict::default().encoded()),
         of::<Refusal>("verify/run.rs: Refusal", refusal.encoded()),
         of::<Compared>("verify/totals.rs: Compared", compared()),
         of::<Part>("copy/part.rs: Part", copied()),

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use atta_entry::{escape, shell_quote};
 use atta_ops::resume::{JobPlace, JobSeen, LoggedJob, hex, host};
+use atta_ops::verify::Findings;
 use atta_ops::walk::{FromLog, Journal};
 use atta_ops::{copy, walk};
 use clap::{Args, Subcommand};
@@ -35,7 +36,7 @@ const DIGITS: usize = 12;
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "A job is a copy, a walk or sum with --output, or a walk with --job, that goes on after a kill ('atta resume'). Without DIR, the jobs that this user has begun \
+    after_help = "A job is a copy, a walk, sum or verify with --output, or a walk or verify with --job, that goes on after a kill ('atta resume'). Without DIR, the jobs that this user has begun \
     are listed, as the files below $XDG_STATE_HOME/atta/jobs say ($HOME/.local/state); those that ended are kept there. Copies that took less than a second \
     are no jobs.\n\n\
     States: running; interrupted (it was killed, or had failures, and can be resumed); complete; gone (its directory was removed: listed once); \
@@ -159,6 +160,10 @@ impl Job {
             b"sum" => {
                 let done: SumShare = sum(&job, |sum: &mut SumShare, more| sum.totals += &more.totals)?;
                 Some((done.totals.entries(), done.totals.bytes))
+            }
+            b"verify" => {
+                let done: Findings = sum(&job, |sum: &mut Findings, more| sum.totals += &more.totals)?;
+                Some((done.totals.compared, done.totals.bytes))
             }
             _ => None,
         }

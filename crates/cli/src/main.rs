@@ -168,6 +168,7 @@ fn recorded(arguments: &resume::ResumeArguments) -> Result<(Arguments, ArgMatche
     let (job, restart) = match &mut arguments.command {
         Command::Walk(walk) => (&mut walk.job, &mut walk.restart),
         Command::Copy(copy) => (&mut copy.job, &mut copy.restart),
+        Command::Verify(verify) => (&mut verify.job, &mut verify.restart),
         // Its job is beside its catalog.
         Command::Sum(sum) => (&mut None, &mut sum.restart),
         _ => return Err(refused("it makes no job")),

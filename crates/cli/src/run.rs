@@ -22,4 +22,5 @@ pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod share;
 pub(crate) mod signals;
+pub(crate) mod stalls;
 pub(crate) mod starts;

@@ -1,12 +1,14 @@
 //! `atta verify`: sets up a comparison, runs it and reports the differences.
 
 mod arguments;
+mod logged;
 mod report;
 mod rows;
 pub(crate) mod run;
 pub(crate) mod totals;
 
 use std::io::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::time::Duration;
 
 use atta_mpi_loader::Launcher;
@@ -14,9 +16,14 @@ use atta_runtime::Session;
 
 pub(crate) use arguments::VerifyArguments;
 use rows::Rows;
+use run::Prepared;
 use totals::Compared;
 
+use crate::run::beside::WithJob;
+
 use crate::run::file::print;
+use crate::run::job::{self, Job};
+use crate::run::logged::report_no_log;
 use crate::run::messages::complain;
 use crate::run::messages::exit;
 use crate::run::printing::Printing;
@@ -33,26 +40,49 @@ pub(crate) fn run(arguments: &VerifyArguments, signals: &Signals, launcher: Opti
     let printing = Printing::of(&arguments.report, arguments.row_format().is_some(), None);
     let given = session::Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing };
     session::run(&given, |session| {
-        let rows = session.is_first().then(|| prepare(arguments, signals, session));
-        Ok(match run::compare(arguments, signals, session, rows)? {
-            Ok((rows, compared)) => conclude(arguments, rows, &compared, signals),
+        let prepared = session.is_first().then(|| prepare(arguments, signals, session));
+        Ok(match run::compare(arguments, signals, session, prepared)? {
+            Ok((prepared, compared)) => conclude(arguments, prepared, &compared, signals),
             Err(code) => code,
         })
     })
 }
 
-/// Checks the arguments and opens the output.
-fn prepare(arguments: &VerifyArguments, signals: &Signals, session: &Session<'_>) -> Result<Rows, Refused> {
+/// Checks the arguments, begins the job and opens the output.
+fn prepare(
+    arguments: &VerifyArguments,
+    signals: &Signals,
+    session: &Session<'_>,
+) -> Result<Prepared, Refused> {
     if arguments.source.is_empty() || arguments.target.is_empty() {
         let hint = "the working directory is '.'";
         return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
     }
     compile(&arguments.visit.rules)?;
-    Rows::new(arguments, signals.stop(), session)
+    let roots = [&arguments.source, &arguments.target].map(|root| root.as_bytes().to_vec());
+    let WithJob { job, lacks } = logged::begun(arguments, roots.to_vec(), session)?;
+    let place = job.as_ref().map(|job| job.running.place());
+    // After the job is begun: another process may have it, and these files.
+    let rows = match Rows::new(arguments, (place, signals.stop()), session) {
+        Ok(rows) => rows,
+        Err(refused) => {
+            job.into_iter().for_each(Job::give_up);
+            return Err(refused);
+        }
+    };
+    if let Some(what) = lacks {
+        report_no_log(&what);
+    }
+    Ok(Prepared { rows, job })
 }
 
 /// Reports the result and returns the exit code.
-fn conclude(arguments: &VerifyArguments, rows: Rows, outcome: &Compared, signals: &Signals) -> u8 {
+fn conclude(
+    arguments: &VerifyArguments,
+    Prepared { rows, job }: Prepared,
+    outcome: &Compared,
+    signals: &Signals,
+) -> u8 {
     let interrupted = signals.code().or(outcome.interrupted());
     let mut fatal = rows.finish(interrupted.is_none());
     if interrupted.is_some() && arguments.output.is_some() {
@@ -74,5 +104,24 @@ fn conclude(arguments: &VerifyArguments, rows: Rows, outcome: &Compared, signals
     if let Some(fatal) = fatal {
         return fatal.report();
     }
-    interrupted.unwrap_or(if outcome.totals.is_same() { exit::DONE } else { exit::DIFFERENT })
+    let code = interrupted.unwrap_or(if outcome.totals.is_same() { exit::DONE } else { exit::DIFFERENT });
+    match job {
+        Some(job) if outcome.stopped || interrupted.is_some() => {
+            job.advise_for("to do what is left, give the same command again, or", code)
+        }
+        Some(job) => end(job, outcome, code),
+        None => code,
+    }
+}
+
+/// Ends the job of a run that has come to its end. What failed is compared again by a later run only if the user has named the directory of the job.
+fn end(job: Job, outcome: &Compared, code: u8) -> u8 {
+    let kept = job::kept(code, &report::summary(outcome, false).to_string(), &report::words(outcome, false));
+    if job.is_in_target() {
+        job.remove(&kept, false).unwrap_or(code)
+    } else if outcome.totals.failed() > 0 {
+        job.advise_for("to try again what failed", code)
+    } else {
+        job.complete(&kept).unwrap_or(code)
+    }
 }

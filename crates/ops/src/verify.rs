@@ -30,6 +30,7 @@ mod counterpart;
 mod equal;
 mod extra;
 mod fields;
+mod findings;
 #[cfg(test)]
 pub(crate) mod fuzz;
 mod handler;
@@ -43,16 +44,19 @@ mod task;
 mod totals;
 mod trees;
 
+use std::time::Instant;
+
 use atta_runtime::{RankError, Session};
 
 pub use fields::Fields;
+pub use findings::Findings;
 pub use options::{Options, Outcome, Progress, Watch};
 pub use totals::Totals;
 pub use trees::Trees;
 
 pub use crate::refused::Refused;
-use crate::tree::{self, Start};
-use handler::{Comparing, Ranks};
+use crate::tree::{self, Journal, Start};
+use handler::{Comparing, Ranks, VerifyWorker};
 use tally::Key;
 
 /// Compares `source` with `target` in a session of one rank: see [`run`].
@@ -69,7 +73,7 @@ pub fn run_alone(
     observe: impl FnMut(&Progress),
 ) -> Result<Outcome, Refused> {
     let trees = Trees::open(source, target, options)?;
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let mut session = Session::alone(options.walk.stop.clone());
     match run(&mut session, &trees, options, watch, observe) {
         Ok(mut outcome) => {
@@ -98,19 +102,53 @@ pub fn run(
     watch: &dyn Watch,
     mut observe: impl FnMut(&Progress),
 ) -> Result<Outcome, RankError> {
-    let key = session.broadcast(session.is_first().then(Key::random))?;
-    let comparing = Comparing::new(options, watch, trees, Ranks { seat: session.seat(), key });
+    let comparing = comparing(session, trees, options, watch)?;
     let starts = session.is_first().then(|| Start::new(trees.source.to_bytes()));
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let walked = tree::run(session, &comparing, starts, &options.walk, |walk, [differences, bytes, ..]| {
         observe(&Progress { walk: walk.clone(), differences, bytes });
     })?;
-    let walked = walked.all();
-    Ok(Outcome {
-        totals: walked.results,
+    Ok(outcome_of(walked.all(), began))
+}
+
+/// As [`run`], with a log of the job: what earlier runs of it have compared is not compared again. The caller adds what these have found: their
+/// totals, differences, and names of files with several names.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_logged<'a>(
+    session: &mut Session<'_>,
+    trees: &'a Trees,
+    options: &'a Options<'a>,
+    (watch, journal): (&'a dyn Watch, &'a Journal<Findings>),
+    mut observe: impl FnMut(&Progress),
+) -> Result<Outcome, RankError> {
+    let comparing = comparing(session, trees, options, watch)?.logged();
+    let began = Instant::now();
+    let roots = vec![trees.source.to_bytes().to_vec()];
+    let observe = |walk: &tree::Progress, [differences, bytes, ..]: [u64; 4]| {
+        observe(&Progress { walk: walk.clone(), differences, bytes });
+    };
+    let walked = tree::run_logged(session, (&comparing, journal), roots, &options.walk, observe)?;
+    Ok(outcome_of(walked.all(), began))
+}
+
+fn comparing<'a>(
+    session: &mut Session<'_>,
+    trees: &'a Trees,
+    options: &'a Options<'a>,
+    watch: &'a dyn Watch,
+) -> Result<Comparing<'a>, RankError> {
+    let key = session.broadcast(session.is_first().then(Key::random))?;
+    Ok(Comparing::new(options, watch, trees, Ranks { seat: session.seat(), key }))
+}
+
+fn outcome_of(walked: tree::Outcome<VerifyWorker, Findings>, began: Instant) -> Outcome {
+    Outcome {
+        totals: walked.results.totals,
         threads: walked.threads,
         elapsed: began.elapsed(),
         stopped: walked.stopped,
         exchanged: walked.exchanged,
-    })
+    }
 }

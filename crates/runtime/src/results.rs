@@ -13,6 +13,11 @@ pub trait Results: Clone + Default + Code {
 
     /// Shows each counter that has a name, in the order of the declaration.
     fn show(&self, show: &mut dyn FnMut(Counter));
+
+    /// Bytes of it that grow with what was found, beside counts.
+    fn bytes(&self) -> usize {
+        0
+    }
 }
 
 /// A counter and its value.

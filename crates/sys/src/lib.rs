@@ -5,6 +5,7 @@
 //! `raw` is the one module with unsafe code.
 
 pub mod at;
+pub mod blocked;
 pub mod data;
 pub mod descriptors;
 pub mod file_systems;

@@ -106,7 +106,19 @@ pub(crate) fn describe_catalog(output: &Path) -> Result<Vec<u8>, Refused> {
     Ok([b"CATALOG ", path_of_catalog(output)?.as_os_str().as_bytes()].concat())
 }
 
-/// One path for each catalog, however it is spelled, as far as its directory can be found.
+/// A table of differences, as each run of its job must have it.
+pub(crate) fn describe_report(output: &Path) -> Result<Vec<u8>, Refused> {
+    Ok([b"REPORT ", path_of_catalog(output)?.as_os_str().as_bytes()].concat())
+}
+
+/// Where the job of a comparison is that writes a table: one for each table.
+pub(crate) fn place_of_report(output: &Path) -> Result<JobPlace, Refused> {
+    let path = path_of_catalog(output)?;
+    let parent = path.parent().unwrap_or(&path);
+    Ok(JobPlace::in_target(parent, &[b"REPORT", path.as_os_str().as_bytes()]))
+}
+
+/// One path for each catalog or table, however it is spelled, as far as its directory can be found.
 fn path_of_catalog(output: &Path) -> Result<PathBuf, Refused> {
     let CatalogPlace { place, parent } = CatalogPlace::of(output).map_err(|error| refuse(&error))?;
     let parent = walk::real_path(&parent).unwrap_or(working_directory()?.join(parent));
@@ -272,10 +284,11 @@ fn find(path: &Path) -> Result<JobPlace, Refused> {
     }
 }
 
-/// The jobs of copies of which a path is the TARGET, and of walks of which it is the catalog.
+/// The jobs of copies of which a path is the TARGET, of walks of which it is the catalog, and of comparisons of which it is the table.
 pub(crate) fn places_for(path: &Path) -> Result<Vec<JobPlace>, Refused> {
     let target = path.as_os_str().as_bytes();
-    let described = [Some(describe_target(target, TargetIs::Name)?), describe_catalog(path).ok()];
+    let of_target = describe_target(target, TargetIs::Name)?;
+    let described = [Some(of_target), describe_catalog(path).ok(), describe_report(path).ok()];
     let makes_it = |place: &JobPlace| {
         let has = |request: Request| described.iter().flatten().any(|what| request.agrees.contains(what));
         LoggedJob::request_of(place).is_ok_and(has)

@@ -37,6 +37,15 @@ impl LeftOut {
         self.job.get().is_some_and(|place| is_at(entry, *place)) || self.is_home(entry)
     }
 
+    /// The same for the last name of an entry, with its device and inode.
+    pub(crate) fn has_at(&self, name: &[u8], place: (u64, u64)) -> bool {
+        let is_home = |(of, home): &(Vec<u8>, PathBuf)| {
+            let found = (of == name).then(|| walk::look_at(home.as_os_str().as_bytes()).ok()).flatten();
+            found.is_some_and(|found| (found.device, found.inode) == place)
+        };
+        self.job.get() == Some(&place) || self.home.as_ref().is_some_and(is_home)
+    }
+
     fn is_home(&self, entry: &Entry<'_>) -> bool {
         let Some((_, home)) = self.home.as_ref().filter(|(name, _)| *name == entry.name) else {
             return false;

@@ -23,6 +23,7 @@ use super::history::Known;
 use super::job::Job;
 use super::messages::complain;
 use super::parts::Parts;
+use super::signals::commits;
 
 /// The rank that reads the logs of earlier runs.
 const FIRST: u32 = 0;
@@ -106,6 +107,10 @@ impl CopyLog for OfCopy<'_, '_> {
     fn end(&self) {
         self.0.cancel();
     }
+
+    fn commits(&self) -> u64 {
+        commits()
+    }
 }
 
 /// Reports why a run goes on without a log.
@@ -143,6 +148,24 @@ pub(crate) struct Prepared<R> {
     first_part: usize,
     /// Earlier runs of the job may have left something.
     is_resumed: bool,
+}
+
+impl<R: SliceResults> Prepared<R> {
+    /// Of a run whose directories are complete when they are closed. `add` gets what earlier runs have come to.
+    pub(crate) fn closing(
+        job: &Job,
+        journal: Journal<R>,
+        memory_bytes: u64,
+        add: &mut dyn FnMut(R) -> Result<(), Fatal>,
+    ) -> Result<Self, Fatal> {
+        let mut added = Ok(());
+        let (journal, log) = prepare(job, journal, memory_bytes, &mut |found| {
+            if let (FromLog::Results(share), true) = (found, added.is_ok()) {
+                added = add(share);
+            }
+        })?;
+        added.map(|()| Self { journal, log, first_part: 0, is_resumed: job.running.run() > 1 })
+    }
 }
 
 /// As [`prepare`], for a run with a catalog, or without: the parts of it that earlier runs have ended are kept. `add` gets what earlier runs have come to.
@@ -188,12 +211,19 @@ pub(crate) struct Begins {
 
 atta_entry::record!(Begins { is_begun, first_part });
 
-/// What a walk or sum with a log has.
+/// What a walk, sum or comparison with a log has.
 pub(crate) trait WithLog<R: SliceResults>: Sync {
-    fn catalog(&self) -> Option<&CatalogSink>;
+    /// Directories are complete when they are closed.
+    const CLOSES: bool = false;
+
+    fn catalog(&self) -> Option<&CatalogSink> {
+        None
+    }
 
     /// The parts of the catalog.
-    fn parts(&self) -> Option<&Parts<R>>;
+    fn parts(&self) -> Option<&Parts<R>> {
+        None
+    }
 
     /// Ends the run with this reason.
     fn fail(&self, fatal: Fatal);
@@ -268,7 +298,12 @@ pub(crate) fn run_other<R: SliceResults, T>(
         catalog.number_from(first_part);
     }
     let journal = journal_for(of_job, rank, sink.catalog());
+    let journal = if closes(sink) { journal.with_closing() } else { journal };
     with_journal(sink, (log, &journal), stop, |_| act(Some(&journal), session))
+}
+
+fn closes<R: SliceResults, S: WithLog<R>>(_sink: &S) -> bool {
+    S::CLOSES
 }
 
 fn with_journal<R: SliceResults, T>(

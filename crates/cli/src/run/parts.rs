@@ -19,6 +19,7 @@ use atta_runtime::{Counter, Results, Stop};
 
 use super::catalog::CatalogSink;
 use super::fatal::Fatal;
+use super::signals::commits;
 
 /// A part ends with this many bytes.
 const PART_BYTES: u64 = 64 << 20;
@@ -31,6 +32,8 @@ const PART_SHARE: u32 = 20;
 const PART_ROWS: u64 = 1 << 20;
 /// Most parts that wait to be synced, before threads wait.
 const WAITING_MOST: usize = 8;
+/// How often the keeper looks whether it is to commit.
+const COMMIT_LOOKED_AT: Duration = Duration::from_millis(500);
 /// How often a thread that waits looks whether the run is to stop.
 const STOP_LOOKED_AT: Duration = Duration::from_millis(50);
 /// How long the end of a run waits for parts that are to be synced.
@@ -285,9 +288,9 @@ impl<R: SliceResults> Parts<R> {
     fn keep_all(&self, (catalog, journal): (&CatalogSink, &Journal<R>), fail: &(dyn Fn(Fatal) + Sync)) {
         let (began, _served) = (Instant::now(), Served(&self.stop));
         let mut old = began + PART_TIME;
-        let mut until = None;
+        let (mut until, mut seen) = (None, commits());
         loop {
-            let (ended, is_over) = self.take(old);
+            let (ended, is_over) = self.take(old.min(Instant::now() + COMMIT_LOOKED_AT));
             // The end of a run waits for storage only so long: what is not synced is done again.
             let until = is_over.then(|| *until.get_or_insert_with(|| Instant::now() + LAST_TIME));
             if ended.is_empty() && is_over {
@@ -296,7 +299,9 @@ impl<R: SliceResults> Parts<R> {
             if let Err(fatal) = keep_each((catalog, journal), ended, until) {
                 fail(fatal);
             }
-            if Instant::now() >= old {
+            let asked = commits();
+            if Instant::now() >= old || asked != seen {
+                seen = asked;
                 self.age.fetch_add(1, Ordering::Relaxed);
                 old = Instant::now() + PART_TIME.max(began.elapsed() / PART_SHARE);
             }

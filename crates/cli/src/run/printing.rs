@@ -2,6 +2,7 @@
 //! whole run. Writing to it is `output`'s part.
 
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -22,18 +23,26 @@ pub(crate) struct Printing<'a> {
     /// A file that the command reads, and one that it writes. Neither can be `to`.
     others: [Option<&'a Path>; 2],
     is_quiet: bool,
+    /// When to warn of a thread that waits for a file system.
+    stall_limit: Option<Duration>,
 }
 
 impl<'a> Printing<'a> {
     /// Of a command that reads a file, if it does. `has_rows`: it prints rows, and not just a summary.
     pub(crate) fn of(report: &'a ReportArguments, has_rows: bool, input: Option<&'a Path>) -> Self {
         let others = [input, report.errors.as_deref()];
-        Self { to: report.print_to.as_deref(), has_rows, others, is_quiet: report.quiet }
+        let (is_quiet, stall_limit) = (report.quiet, report.stall_limit());
+        Self { to: report.print_to.as_deref(), has_rows, others, is_quiet, stall_limit }
     }
 
     /// Whether hints and reports of long waits are suppressed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.is_quiet
+    }
+
+    /// When to warn of a thread that waits for a file system.
+    pub(crate) fn stall_limit(&self) -> Option<Duration> {
+        self.stall_limit
     }
 
     /// Whether a file takes the place of standard output.

@@ -13,6 +13,7 @@ use super::messages::{complain, exit, once};
 use super::printing::Printing;
 use super::refused::Refused;
 use super::signals::Signals;
+use super::stalls::Stalls;
 use crate::schedule::RankArguments;
 
 /// Parameters of a session.
@@ -31,6 +32,7 @@ pub(crate) fn run(given: &Given<'_>, part: impl FnOnce(&mut Session<'_>) -> Resu
         if let Err(refused) = given.printing.open() {
             return refused.report();
         }
+        let _stalls = Stalls::watch(given.printing.stall_limit(), None);
         let mut session = Session::alone(given.signals.stop());
         return part(&mut session).unwrap_or_else(|error| cannot_go_on(0, &error));
     };
@@ -69,6 +71,7 @@ fn joined(
     part: impl FnOnce(&mut Session<'_>) -> Result<u8, RankError>,
 ) -> Result<u8, RankError> {
     let rank = endpoint.rank();
+    let _stalls = Stalls::watch(given.printing.stall_limit(), (endpoint.size() > 1).then_some(rank));
     let has_hosts = endpoint.neighbours().len() < endpoint.size() as usize;
     let program = format!("atta {} (messages {})", env!("CARGO_PKG_VERSION"), atta_entry::VERSION);
     let waiting = if given.printing.is_quiet() { |_: &[u32]| {} } else { report_waiting };

@@ -1,14 +1,26 @@
-//! SIGINT and SIGTERM: the first one asks the run to end and report, a second one ends the program at once.
+//! SIGINT and SIGTERM: the first one asks the run to end and report, a second one ends the program at once. SIGUSR1 asks a run with a job to put on
+//! storage what it has done, and ends nothing.
 //!
 //! The signal handler itself sets the stop request ([`Signals::stop`]). Every phase of a command that checks the request sees it, also
 //! phases that report no progress. Nothing here waits or prints.
 
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use atta_runtime::Stop;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+
+/// Set by SIGUSR1. The signal is for the whole process, and each part of it that commits looks by itself.
+static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+/// See [`commits`].
+static COMMITS: AtomicU64 = AtomicU64::new(0);
+
+/// How often SIGUSR1 has arrived; signals that come together count once.
+pub(crate) fn commits() -> u64 {
+    let is_asked = ASKED.get().is_some_and(|asked| asked.swap(false, Ordering::Relaxed));
+    COMMITS.fetch_add(is_asked.into(), Ordering::Relaxed) + u64::from(is_asked)
+}
 
 /// The signal that arrived, and the stop request that it sets.
 #[derive(Debug)]
@@ -21,7 +33,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Starts to catch both signals.
+    /// Starts to catch all three signals.
     pub(crate) fn catch() -> io::Result<Self> {
         let caught = Arc::new(AtomicUsize::new(0));
         let any = Arc::new(AtomicBool::new(false));
@@ -35,6 +47,7 @@ impl Signals {
             signal_hook::flag::register(signal, Arc::clone(&any))?;
             signal_hook::flag::register(signal, stop.flag())?;
         }
+        signal_hook::flag::register(SIGUSR1, Arc::clone(ASKED.get_or_init(Arc::default)))?;
         Ok(Self { caught, stop, has_others: false })
     }
 

@@ -81,6 +81,7 @@ impl From<FieldName> for Field {
     atta verify --content /data /backup/data        compare metadata and contents\n  \
     atta verify --fields size,mtime --modify-window 2 /data /mnt/usb\n  \
     atta verify --quiet a b && echo the same\n  \
+    atta verify --content --output differences.parquet a b   after a kill the same command goes on\n  \
     atta verify --content --format ndjson a b >differences; atta copy --repair differences a b"
 )]
 pub(crate) struct VerifyArguments {
@@ -97,7 +98,7 @@ pub(crate) struct VerifyArguments {
     pub(crate) format: Option<DifferenceFormat>,
 
     /// Write differences to a Parquet file
-    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    #[arg(long, value_name = "FILE", group = "logged", help_heading = "Output")]
     pub(crate) output: Option<PathBuf>,
 
     #[command(flatten)]
@@ -122,6 +123,19 @@ pub(crate) struct VerifyArguments {
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_seconds, help_heading = "Comparison")]
     pub(crate) modify_window: Duration,
 
+    /// Keep a log of a run without --output in DIR, so that the same command, or atta resume DIR, goes on after a kill, on any number of
+    /// ranks. DIR is made if it is missing. Differences that earlier runs have found are printed again
+    #[arg(long, value_name = "DIR", group = "logged", help_heading = "Resume", conflicts_with_all = ["output"])]
+    pub(crate) job: Option<PathBuf>,
+
+    /// Forget what was done before, and begin anew
+    #[arg(long, requires = "logged", help_heading = "Resume")]
+    pub(crate) restart: bool,
+
+    /// Keep no log of a run with --output: after a kill it begins anew
+    #[arg(long, conflicts_with_all = ["job", "restart"], help_heading = "Resume")]
+    pub(crate) no_job: bool,
+
     #[command(flatten, next_help_heading = "Comparison")]
     pub(crate) visit: VisitArguments,
 
@@ -144,6 +158,22 @@ impl VerifyArguments {
         if self.content { fields.with(Field::Content) } else { fields }
     }
 
+    /// The options that change what is found, as each run of a job must have them.
+    pub(crate) fn agrees(&self) -> Vec<Vec<u8>> {
+        let fields = self.fields();
+        let fields: Vec<_> =
+            Field::ALL.iter().filter(|field| fields.has(**field)).map(|field| field.name()).collect();
+        let one = self.visit.one_file_system.then(|| "--one-file-system".to_owned());
+        let window = format!("--modify-window {}", self.modify_window.as_secs_f64());
+        let options = [
+            Some("atta verify".to_owned()),
+            Some(format!("--fields {}", fields.join(","))),
+            Some(window),
+            one,
+        ];
+        options.into_iter().flatten().map(String::into_bytes).chain(self.visit.agrees()).collect()
+    }
+
     /// How differences are printed, if they are.
     pub(crate) fn row_format(&self) -> Option<DifferenceFormat> {
         let is_text = !self.report.quiet && self.output.is_none();
@@ -152,7 +182,8 @@ impl VerifyArguments {
 
     /// Whether the run may end at the first difference: no output needs more.
     pub(crate) fn ends_at_first(&self) -> bool {
-        self.report.quiet && self.output.is_none() && self.report.errors.is_none() && !self.report.json
+        let writes = self.output.is_some() || self.report.errors.is_some() || self.job.is_some();
+        self.report.quiet && !writes && !self.report.json
     }
 }
 

@@ -8,13 +8,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use atta_catalog::{DifferenceTable, difference_row, difference_text};
 use atta_entry::{Code as _, Difference, Failure};
-use atta_ops::verify::Watch;
+use atta_ops::resume::JobPlace;
+use atta_ops::verify::{Findings, Watch};
 use atta_runtime::{Outbox, Session, Stop, Stream};
+use rustix::fd::OwnedFd;
 
 use super::arguments::{DifferenceFormat, VerifyArguments};
 use crate::run::failures::{FAILURES, Failures};
 use crate::run::fatal::Fatal;
 use crate::run::file::{create, describe, print_rows, printable};
+use crate::run::left_out::LeftOut;
+use crate::run::logged::WithLog;
 use crate::run::refused::Refused;
 use crate::run::settings::ROWS_BYTES;
 
@@ -27,8 +31,11 @@ pub(super) const LINKS: Stream = Stream(2);
 pub(crate) struct Rows {
     out: Out,
     ends_at_first: bool,
-    failures: Failures,
+    pub(super) failures: Failures,
     stop: Stop,
+    left_out: LeftOut,
+    /// Why a rank other than the first cannot continue.
+    fatal: Mutex<Option<Fatal>>,
 }
 
 /// Where differences go.
@@ -64,7 +71,7 @@ impl Rows {
     /// Opens the output: on the first rank.
     pub(super) fn new(
         arguments: &VerifyArguments,
-        stop: Stop,
+        (job, stop): (Option<&JobPlace>, Stop),
         session: &Session<'_>,
     ) -> Result<Self, Refused> {
         let failures = Failures::new(arguments.report.verbose, arguments.report.errors.as_deref(), None)?;
@@ -75,14 +82,37 @@ impl Rows {
             is_watched: session.is_alone() && io::stdout().is_terminal(),
             inner: Mutex::new(Inner { buffer: Vec::new(), table, fatal: None }),
         };
-        let out = Out::Here(Box::new(here));
-        Ok(Self { out, ends_at_first: arguments.ends_at_first(), failures, stop })
+        let (out, ends_at_first) = (Out::Here(Box::new(here)), arguments.ends_at_first());
+        let (left_out, fatal) = (LeftOut::of(job), Mutex::default());
+        Ok(Self { out, ends_at_first, failures, stop, left_out, fatal })
     }
 
     /// The output of a rank other than the first, which gets it.
-    pub(super) fn of_rank(arguments: &VerifyArguments, outbox: Outbox, stop: Stop) -> Self {
+    pub(super) fn of_rank(
+        arguments: &VerifyArguments,
+        (job, stop): (Option<&JobPlace>, Stop),
+        outbox: Outbox,
+    ) -> Self {
         let failures = Failures::Root(outbox.clone());
-        Self { out: Out::There(outbox), ends_at_first: arguments.ends_at_first(), failures, stop }
+        let (out, ends_at_first) = (Out::There(outbox), arguments.ends_at_first());
+        let (left_out, fatal) = (LeftOut::of(job), Mutex::default());
+        Self { out, ends_at_first, failures, stop, left_out, fatal }
+    }
+
+    /// Why this rank cannot continue, if it is not the first.
+    pub(super) fn take_fatal(&self) -> Option<Fatal> {
+        self.fatal.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Writes differences that earlier runs have found.
+    pub(super) fn add_earlier(&self, differences: &[u8]) -> Result<(), Fatal> {
+        match self.receive_differences(differences) {
+            true => Ok(()),
+            false => {
+                let what = "a log of the job holds no differences of this command".to_owned();
+                Err(Fatal::Failed { what, hint: Some("--restart begins the job anew".to_owned()) })
+            }
+        }
     }
 
     /// Takes what another rank sent.
@@ -149,6 +179,27 @@ impl Here {
     }
 }
 
+impl WithLog<Findings> for Rows {
+    const CLOSES: bool = true;
+
+    fn fail(&self, fatal: Fatal) {
+        match &self.out {
+            Out::Here(here) => {
+                here.lock().fatal.get_or_insert(fatal);
+            }
+            Out::There(_) => {
+                let mut own = self.fatal.lock().unwrap_or_else(PoisonError::into_inner);
+                own.get_or_insert(fatal);
+            }
+        }
+        self.stop.set();
+    }
+
+    fn leave_out(&self, directory: &OwnedFd) {
+        self.left_out.add(directory);
+    }
+}
+
 impl Watch for Rows {
     fn difference(&self, difference: &Difference<'_>) {
         let goes_on = match &self.out {
@@ -161,6 +212,10 @@ impl Watch for Rows {
         if !goes_on || self.ends_at_first {
             self.stop.set();
         }
+    }
+
+    fn leaves_out(&self, (name, place): (&[u8], (u64, u64))) -> bool {
+        self.left_out.has_at(name, place)
     }
 
     fn failure(&self, failure: &Failure<'_>) {

@@ -7,17 +7,23 @@
 //!   close:      totals of all ranks add up on the first rank, which then compares the hard links
 //! ```
 
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 use std::time::Instant;
 
+use atta_ops::resume::JobPlace;
 use atta_ops::verify::{self, Options, Progress, Trees};
 use atta_ops::walk;
 use atta_runtime::{RankError, Rate, Session};
 
 use super::arguments::VerifyArguments;
+use super::logged::{self, Comparing};
 use super::rows::{LINKS, Rows};
 use super::totals::Compared;
 use crate::run::display::Display;
+use crate::run::job::Job;
+use crate::run::logged::{RunOfJob, WithLog as _};
 use crate::run::messages::{complain, exit};
 use crate::run::refused::Refused;
 use crate::run::session::seen_at;
@@ -57,26 +63,61 @@ impl Refusal {
     }
 }
 
-/// Compares as one rank of a session. `rows`: on the first rank. Returns the results of all ranks there; an exit code where the rank has
+/// What the first rank has set up.
+pub(super) struct Prepared {
+    pub(super) rows: Rows,
+    pub(super) job: Option<Job>,
+}
+
+impl Prepared {
+    /// Nothing was compared; the caller reports the reason.
+    fn abandon(self) {
+        self.rows.abandon();
+        self.job.into_iter().for_each(Job::give_up);
+    }
+}
+
+/// The decision of the first rank, for all ranks.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict {
+    go: bool,
+    job: Option<RunOfJob>,
+    /// The directory of the job.
+    directory: Vec<u8>,
+}
+
+atta_entry::record!(Verdict { go, job, directory });
+
+impl Verdict {
+    fn of(prepared: &Prepared) -> Self {
+        let job = prepared.job.as_ref();
+        let directory = job.map(|job| job.running.place().path().as_os_str().as_bytes().to_vec());
+        Self { go: true, job: job.map(RunOfJob::of), directory: directory.unwrap_or_default() }
+    }
+}
+
+/// Compares as one rank of a session. `prepared`: on the first rank. Returns the results of all ranks there; an exit code where the rank has
 /// nothing more to do.
 pub(super) fn compare(
     arguments: &VerifyArguments,
     signals: &Signals,
     session: &mut Session<'_>,
-    rows: Option<Result<Rows, Refused>>,
-) -> Result<Result<(Rows, Compared), u8>, RankError> {
-    let goes = session.broadcast(rows.as_ref().map(Result::is_ok))?;
-    let rows = match rows {
+    prepared: Option<Result<Prepared, Refused>>,
+) -> Result<Result<(Prepared, Compared), u8>, RankError> {
+    let verdict =
+        prepared.as_ref().map(|prepared| prepared.as_ref().map_or_else(|_| Verdict::default(), Verdict::of));
+    let verdict = session.broadcast(verdict)?;
+    let prepared = match prepared {
         Some(Err(refused)) => return Ok(Err(refused.report())),
-        None if !goes => return Ok(Err(exit::DONE)),
-        Some(Ok(rows)) => Some(rows),
+        None if !verdict.go => return Ok(Err(exit::DONE)),
+        Some(Ok(prepared)) => Some(prepared),
         None => None,
     };
     let roots = [&arguments.source, &arguments.target].map(|root| root.as_bytes().to_vec());
     let (facts, _) = seen_at(roots.to_vec(), session);
     if let Some(differ) = session.agree(facts)? {
-        if let Some(rows) = rows {
-            rows.abandon();
+        if let Some(prepared) = prepared {
+            prepared.abandon();
             let hint = "SOURCE and TARGET must each be the same file system, at the same place, on all ranks";
             complain(&format!("SOURCE or TARGET is not the same on all ranks: {differ}"), Some(hint));
         }
@@ -91,13 +132,13 @@ pub(super) fn compare(
     };
     let refused = session.all_reduce(refused, Refusal::merge)?;
     let rank = Rank { arguments, signals, options: &options };
-    match (refused, trees, rows) {
-        (None, Some(trees), Some(rows)) => rank.compare_first(&trees, rows, session).map(Ok),
-        (None, Some(trees), None) => rank.compare(trees, session).map(Err),
-        (refused, _, rows) => {
-            let code = match (rows, refused) {
-                (Some(rows), Some(refused)) => {
-                    rows.abandon();
+    match (refused, trees, prepared) {
+        (None, Some(trees), Some(prepared)) => rank.compare_first(&trees, prepared, session).map(Ok),
+        (None, Some(trees), None) => rank.compare((trees, verdict), session).map(Err),
+        (refused, _, prepared) => {
+            let code = match (prepared, refused) {
+                (Some(prepared), Some(refused)) => {
+                    prepared.abandon();
                     refused.report()
                 }
                 _ => exit::FATAL,
@@ -119,9 +160,9 @@ impl Rank<'_> {
     fn compare_first(
         &self,
         trees: &Trees,
-        rows: Rows,
+        Prepared { rows, job }: Prepared,
         session: &mut Session<'_>,
-    ) -> Result<(Rows, Compared), RankError> {
+    ) -> Result<(Prepared, Compared), RankError> {
         let mut display = Display::new(&self.arguments.report, false);
         let closed = session.receiving(
             |rank, stream, bytes: &[u8]| match stream {
@@ -129,9 +170,14 @@ impl Rank<'_> {
                 _ => rows.receive(rank, stream, bytes),
             },
             |session| {
-                let outcome = verify::run(session, trees, self.options, &rows, |progress| {
-                    display.tick(progress.walk.elapsed, || line(progress));
-                })?;
+                let observe = |progress: &Progress| display.tick(progress.walk.elapsed, || line(progress));
+                let outcome = match &job {
+                    Some(job) => {
+                        let comparing = Comparing { rows: &rows, trees, options: self.options };
+                        logged::compare_first(job, &comparing, session, observe)?
+                    }
+                    None => verify::run(session, trees, self.options, &rows, observe)?,
+                };
                 session.close(Compared::new(outcome, self.signals.code()), |all, more| all.merge(&more))
             },
         );
@@ -144,7 +190,10 @@ impl Rank<'_> {
                     trees.conclude(&rows, &mut compared.totals);
                     compared.elapsed += began.elapsed();
                 }
-                Ok((rows, compared))
+                if let Some(fatal) = compared.fatal() {
+                    rows.fail(fatal);
+                }
+                Ok((Prepared { rows, job }, compared))
             }
             Err(error) => {
                 if let Some(fatal) = rows.finish(false) {
@@ -157,11 +206,24 @@ impl Rank<'_> {
     }
 
     /// The part of any other rank; returns its exit code.
-    fn compare(&self, trees: Trees, session: &mut Session<'_>) -> Result<u8, RankError> {
-        let rows = Rows::of_rank(self.arguments, session.outbox(), self.signals.stop());
+    fn compare(
+        &self,
+        (trees, verdict): (Trees, Verdict),
+        session: &mut Session<'_>,
+    ) -> Result<u8, RankError> {
+        let directory = PathBuf::from(OsString::from_vec(verdict.directory));
+        let place = verdict.job.map(|_| JobPlace::from(directory.as_path()));
+        let rows = Rows::of_rank(self.arguments, (place.as_ref(), self.signals.stop()), session.outbox());
         let trees = trees.with_links_sent(session.outbox(), LINKS);
-        let outcome = verify::run(session, &trees, self.options, &rows, |_| {})?;
-        session.close(Compared::new(outcome, self.signals.code()), |all, more| all.merge(&more))?;
+        let outcome = match verdict.job {
+            Some(of_job) => {
+                let comparing = Comparing { rows: &rows, trees: &trees, options: self.options };
+                logged::compare_other((directory, of_job), &comparing, session)?
+            }
+            None => verify::run(session, &trees, self.options, &rows, |_| {})?,
+        };
+        let compared = Compared::new(outcome, self.signals.code()).with_fatal(rows.take_fatal());
+        session.close(compared, |all, more| all.merge(&more))?;
         Ok(exit::DONE)
     }
 }

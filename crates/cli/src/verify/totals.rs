@@ -4,7 +4,12 @@ use std::time::Duration;
 
 use atta_ops::verify::{Outcome, Totals};
 
-/// The results of one rank or of several, at most 4 KiB.
+use crate::run::fatal::Fatal;
+
+/// Most bytes of a text that a rank sends.
+const TEXT_BYTES_MAX: usize = 1024;
+
+/// The results of one rank or of several, at most 5 KiB.
 #[derive(Debug, Default)]
 pub(crate) struct Compared {
     pub(super) totals: Totals,
@@ -16,15 +21,33 @@ pub(crate) struct Compared {
     pub(super) stopped: bool,
     /// Exit code of a caught signal; 0 if none.
     interrupted: u8,
+    /// Why a rank other than the first cannot continue.
+    fatal: Option<String>,
 }
 
-atta_entry::record!(Compared { totals, elapsed, threads, stopped, interrupted });
+atta_entry::record!(Compared { totals, elapsed, threads, stopped, interrupted, fatal });
 
 impl Compared {
     /// The results of this rank.
     pub(super) fn new(outcome: Outcome, interrupted: Option<u8>) -> Self {
         let Outcome { totals, threads, elapsed, stopped, .. } = outcome;
-        Self { totals, elapsed, threads: threads.len(), stopped, interrupted: interrupted.unwrap_or(0) }
+        let (threads, interrupted) = (threads.len(), interrupted.unwrap_or(0));
+        Self { totals, elapsed, threads, stopped, interrupted, fatal: None }
+    }
+
+    /// With the reason why this rank cannot continue.
+    pub(super) fn with_fatal(self, fatal: Option<Fatal>) -> Self {
+        let text = |fatal: Fatal| {
+            let mut what = fatal.what();
+            what.truncate(what.floor_char_boundary(TEXT_BYTES_MAX));
+            what
+        };
+        Self { fatal: fatal.map(text), ..self }
+    }
+
+    /// Why another rank cannot continue.
+    pub(super) fn fatal(&self) -> Option<Fatal> {
+        self.fatal.clone().map(|what| Fatal::Failed { what, hint: None })
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -33,6 +56,7 @@ impl Compared {
         self.threads += other.threads;
         self.stopped |= other.stopped;
         self.interrupted = self.interrupted.max(other.interrupted);
+        self.fatal = self.fatal.take().or_else(|| other.fatal.clone());
     }
 
     /// The exit code of the signal that a rank caught, if one did.
@@ -62,9 +86,10 @@ mod tests {
             fields: [count; _],
             failures: (1..=133).map(|number| (Errno(number), count)).collect(),
         };
-        let share =
-            Compared { totals, elapsed: Duration::MAX, threads: usize::MAX, stopped: true, interrupted: 143 };
+        let fatal = Some("x".repeat(TEXT_BYTES_MAX));
+        let (elapsed, threads) = (Duration::MAX, usize::MAX);
+        let share = Compared { totals, elapsed, threads, stopped: true, interrupted: 143, fatal };
         let bytes = share.encoded().len();
-        assert!(bytes <= 4 << 10, "{bytes}");
+        assert!(bytes <= 5 << 10, "{bytes}");
     }
 }

@@ -1,7 +1,7 @@
 //! `atta walk --output` that is killed: the same command goes on, and the catalog has the rows of an undisturbed walk, each once.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use atta_testkit::random::Random;
@@ -60,6 +60,11 @@ fn parts(here: &Path) -> usize {
     names.map_or(0, |names| names.iter().filter(|name| name.as_encoded_bytes().starts_with(b"part-")).count())
 }
 
+/// Sends a signal to a program that runs.
+fn send(child: &Child, signal: Signal) {
+    kill_process(i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap(), signal).unwrap();
+}
+
 /// Ends a run when it has ended parts, and its log has grown since. Returns what it has said on standard error.
 pub(crate) fn ended(command: &mut Command, here: &Path, signal: Signal) -> String {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -77,7 +82,7 @@ pub(crate) fn ended(command: &mut Command, here: &Path, signal: Signal) -> Strin
     wait_until(&|| sum() > logged_before && parts(here) > 2);
     let logged_then = sum();
     wait_until(&|| sum() > logged_then);
-    kill_process(i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap(), signal).unwrap();
+    send(&child, signal);
     child.wait().unwrap();
     let mut text = String::new();
     std::io::Read::read_to_string(&mut said, &mut text).unwrap();
@@ -147,6 +152,55 @@ fn parts_that_the_log_names_are_kept() {
     let stay = before.iter().filter(|inode| after.contains(inode)).count();
     // The log names all that were ended, also those at the signal.
     assert!(stay >= 3 && stay + 2 >= lasting, "{stay} of {lasting} parts were kept: {}", ran.err());
+}
+
+/// Without the signal a part ends after 30 seconds, and this walk takes some 13.
+#[test]
+fn signal_puts_parts_on_storage() {
+    let (scratch, _) = tree();
+    let here = scratch.path();
+    let mut walks = walk(["--output", "scan.catalog", "--iops", "1000", "-j1", "tree"]);
+    let mut child = walks.current_dir(here).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let since = Instant::now();
+    while parts(here) < 3 {
+        if parts(here) > 0 || !jobs_in(here).is_empty() {
+            send(&child, Signal::USR1);
+        }
+        assert!(child.try_wait().unwrap().is_none(), "no part has ended before the walk");
+        assert!(since.elapsed() < Duration::from_secs(100));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let job = job(here);
+    let logged_then = logged(&job);
+    while logged(&job) == logged_then {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    send(&child, Signal::KILL);
+    child.wait().unwrap();
+    let ran = run(&mut fast(here, &[])).expect_code(0);
+    assert!(ran.err().contains("entries are not looked at again"), "{}", ran.err());
+}
+
+#[test]
+fn signal_to_commit_ends_no_run_without_a_job() {
+    let (scratch, _) = tree();
+    let mut walks = walk(["--json", "--iops", "4000", "tree"]);
+    let child =
+        walks.current_dir(scratch.path()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    // Before it catches the signal, that would end it.
+    while std::fs::read_to_string(format!("/proc/{}/status", child.id()))
+        .is_ok_and(|status| !catches(&status, Signal::USR1))
+    {
+        std::thread::yield_now();
+    }
+    send(&child, Signal::USR1);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
+}
+
+/// Whether a process catches a signal, by its `/proc/PID/status`.
+fn catches(status: &str, signal: Signal) -> bool {
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim();
+    u64::from_str_radix(caught, 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1
 }
 
 #[test]

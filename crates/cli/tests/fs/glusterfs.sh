@@ -106,6 +106,9 @@ VOLUME
   client_of_glusterd volume create "$volume" replica 2 "$address:$dir"/brick-{1,2,3,4} force >/dev/null
   # Else a client has attributes and small files of before for a second, whatever its mount was told.
   client_of_glusterd volume set "$volume" performance.stat-prefetch off performance.quick-read off >/dev/null
+  # Two clients that make and look up a directory at the same time may give it two layouts, one after the other. By default a client then does not
+  # find files that are on another brick than the last layout says.
+  client_of_glusterd volume set "$volume" cluster.lookup-optimize off >/dev/null
   client_of_glusterd volume start "$volume" >/dev/null
 }
 

@@ -48,6 +48,19 @@ fn directories_without_types_are_walked() {
 }
 
 #[test]
+fn file_system_that_does_not_answer_is_named() {
+    let test = "file_system_that_does_not_answer_is_named";
+    let builder = SlowFs::builder().directories(2, 1).files(20).fail("lookup:f0000003:delay=6000:times=1");
+    let Some((slow, _lock)) = mount(test, builder) else { return };
+    let ran = run(walk(["--stall-warn", "1"]).arg(slow.path())).expect_code(0);
+    let said = ran.err();
+    let waits = |line: &&str| line.starts_with("atta: the file system has not answered for ");
+    let line = said.lines().find(waits).unwrap_or_else(|| panic!("{said}"));
+    assert!(line.contains("stat") && line.ends_with("/f0000003"), "{line}");
+    assert!(said.contains("atta: the file system has answered after "), "{said}");
+}
+
+#[test]
 #[ignore = "a directory of 10^6 names takes a minute"]
 fn directory_of_a_million_names_needs_little_memory() {
     let test = "directory_of_a_million_names_needs_little_memory";

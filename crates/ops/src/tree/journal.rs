@@ -144,6 +144,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<R: SliceResults> Notes<R> {
+    /// Bytes that they take in the log, without the counts of results.
+    fn bytes(&self) -> usize {
+        self.records.bytes() + self.results.bytes()
+    }
+
     /// Moves them to the sections and results of a frame.
     fn take_into(&mut self, sections: &mut Vec<Vec<u8>>, results: &mut R) {
         if !self.records.is_empty() {

@@ -168,7 +168,7 @@ impl Comparing<'_> {
             }
             opened.check()?;
             self.count_bytes(worker, first.unwrap_or(common));
-            worker.totals.files += 1;
+            worker.findings.totals.files += 1;
             found.extend(opened.read.content(first));
             if found.is_empty() {
                 self.equal.add(&opened.before);

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use atta_entry::Code as _;
 
+use super::findings::Findings;
 use super::tally::{Key, SharedTally, Tally};
-use super::totals::Totals;
 use crate::tree::directory::{Directory, State};
 use crate::tree::listing::path;
 use crate::tree::{location, operation};
@@ -25,7 +25,11 @@ pub(crate) type CurrentPath = path::CurrentPath<Arc<Counterpart>>;
 pub(crate) type Location = location::Location<Arc<Counterpart>>;
 
 impl State for Arc<Counterpart> {
-    type Results = Totals;
+    type Results = Findings;
+
+    fn has_failed(results: &Findings) -> bool {
+        results.totals.failed() > 0
+    }
 }
 
 /// A directory of the target, and the sums of its names.

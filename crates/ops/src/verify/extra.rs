@@ -48,18 +48,51 @@ impl<'c> Comparing<'c> {
 impl TargetNames<'_, '_> {
     /// Called when all names of the source directory are done. If the target may have more names, adds a task for them.
     pub(crate) fn count(&self, worker: &mut VerifyWorker, tasks: &mut Tasks) {
-        if self.counterpart.is_lost() {
+        if !self.counterpart.is_lost() && self.may_have_more(worker) {
+            tasks.push_in(self.directory, Task::Names(0).encoded());
+        }
+    }
+
+    /// Looks up all names in the source if the target may have more.
+    pub(crate) fn look_up_all(&self, worker: &mut VerifyWorker) {
+        if self.counterpart.is_lost() || !self.may_have_more(worker) {
             return;
         }
+        let (directory, features) = (self.directory, self.comparing.features());
+        let descriptor = match directory.descriptor(&mut worker.held, features) {
+            Ok(descriptor) => descriptor,
+            Err(errno) => {
+                return self.fail_itself(worker, failed(Side::Source, Operation::OpenDirectory)(errno));
+            }
+        };
+        let here = Here { directory, descriptor: &descriptor, slice: None };
+        let mut from = Some(0);
+        while let Some(position) = from.take().filter(|_| !self.comparing.is_stopped()) {
+            let mut batch = Names::default();
+            let read = self.each(worker, position, &mut |name, next| {
+                batch.push(name.name, name.kind, name.inode);
+                if batch.len() < BATCH {
+                    return ControlFlow::Continue(());
+                }
+                from = Some(next);
+                ControlFlow::Break(())
+            });
+            match read {
+                Ok(()) => self.look_up(worker, here, &batch),
+                Err(error) => return self.fail_itself(worker, error),
+            }
+        }
+    }
+
+    /// Whether the target may have names that are not known. Also if it cannot be read: then the names are read again, which is reported.
+    fn may_have_more(&self, worker: &mut VerifyWorker) -> bool {
         let (known, mut tally) = (self.counterpart.tally(), Tally::default());
         let counted = self.each(worker, 0, &mut |name, _| {
             self.counterpart.add_to(&mut tally, name.name);
             // One more name than known is enough: the target has extra names.
             if tally.names > known.names { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
-        if counted.is_err() || tally != known {
-            tasks.push_in(self.directory, Task::Names(0).encoded());
-        }
+        counted.is_err() || tally != known
     }
 
     /// Reads names from this position on, and cuts them into batches, which become tasks.
@@ -83,12 +116,14 @@ impl TargetNames<'_, '_> {
         });
         match read {
             Ok(()) => self.look_up(worker, here, &batch),
-            // Reported once, for the directory itself.
-            Err(error) => {
-                let directories = self.directory.parent().zip(self.counterpart.target.parent());
-                self.comparing.fail(worker, At { directories, name: self.directory.name() }, error);
-            }
+            Err(error) => self.fail_itself(worker, error),
         }
+    }
+
+    /// Reports a failure of the directory itself.
+    fn fail_itself(&self, worker: &mut VerifyWorker, error: PairError) {
+        let directories = self.directory.parent().zip(self.counterpart.target.parent());
+        self.comparing.fail(worker, At { directories, name: self.directory.name() }, error);
     }
 
     /// Looks up names in the source.
@@ -98,7 +133,7 @@ impl TargetNames<'_, '_> {
                 return;
             }
             self.comparing.throttle(1);
-            worker.totals.looked_up += 1;
+            worker.findings.totals.looked_up += 1;
             match sys::stat_at(here.descriptor, name.name, false) {
                 Ok(_) => {}
                 Err(Errno::NOENT) => self.report_extra(worker, name),
@@ -111,7 +146,9 @@ impl TargetNames<'_, '_> {
     fn report_extra(&self, worker: &mut VerifyWorker, name: Name<'_>) {
         let opened = self.counterpart.target.descriptor(&mut worker.held, self.comparing.features());
         let found = opened.and_then(|target| sys::stat_at(&target, name.name, false));
+        let leaves_out = |place| self.comparing.watch.leaves_out((name.bytes(), place));
         let kind = match found {
+            Ok(found) if leaves_out((found.device, found.inode)) => return,
             Ok(found) => found.kind(),
             Err(Errno::NOENT) => return,
             Err(errno) => {

@@ -4,6 +4,7 @@ use atta_entry::Code;
 use atta_testkit::fuzz::Target;
 use atta_testkit::fuzz_code;
 
+use super::findings::Findings;
 use super::large::Key;
 use super::links::Name;
 use super::tally::{self, Tally};
@@ -30,6 +31,7 @@ pub(crate) fn targets() -> Vec<Target> {
         fuzz_code!("verify/tally.rs: Key", tally::Key, [tally::Key::random()]),
         fuzz_code!("verify/tally.rs: Tally", Tally, [Tally::default()]),
         fuzz_code!("verify/links.rs: Name", Name, [name]),
+        fuzz_code!("verify/findings.rs: Findings", Findings, [Findings::default()]),
         fuzz_code!("verify/totals.rs: Totals", Totals, [Totals::default()]),
         Target::new("verify/task.rs: Task", tasks().iter().map(Code::encoded).collect(), task),
     ]

@@ -23,11 +23,11 @@ use super::counterpart::Counterpart;
 use super::counterpart::SourceDirectory;
 use super::counterpart::{CurrentPath, Here, Tasks};
 use super::equal::Equal;
+use super::findings::Findings;
 use super::links;
 use super::pair::{At, Both, Finding, Named, Pair, Verdict};
 use super::tally::Key;
 use super::task::Task;
-use super::totals::Totals;
 use super::{Options, Trees, Watch};
 use crate::descriptors::{Budget, Needs};
 use crate::file::chunks::UnderWay;
@@ -57,6 +57,8 @@ pub(crate) struct Comparing<'a> {
     pub(crate) live: Live,
     /// Number of directory descriptors that each thread keeps open.
     held: usize,
+    /// The run has a log: slices keep what a later run has to know.
+    pub(crate) is_logged: bool,
 }
 
 /// The place of this rank, and the key of name hashes, which all ranks have.
@@ -88,7 +90,7 @@ pub(crate) struct VerifyWorker {
     pub(crate) current: CurrentPath,
     pub(crate) names: links::Names,
     /// What the thread has gathered.
-    pub(crate) totals: Totals,
+    pub(crate) findings: Findings,
 }
 
 impl VerifyWorker {
@@ -101,7 +103,7 @@ impl VerifyWorker {
             buffer: Vec::new(),
             current: CurrentPath::default(),
             names: links::Names::default(),
-            totals: Totals::default(),
+            findings: Findings::default(),
         }
     }
 }
@@ -126,13 +128,23 @@ impl<'a> Comparing<'a> {
             granularity: Shown::default(),
             live: Live::default(),
             held: budget.held_in_target,
+            is_logged: false,
         }
+    }
+
+    /// With a log of the job.
+    pub(crate) fn logged(self) -> Self {
+        Self { is_logged: true, ..self }
     }
 }
 
 impl Comparing<'_> {
     pub(crate) fn features(&self) -> Features {
         self.options.walk.features
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.options.walk.stop.is_set()
     }
 
     pub(crate) fn throttle(&self, operations: u32) {
@@ -142,7 +154,7 @@ impl Comparing<'_> {
     }
 
     pub(crate) fn count_bytes(&self, worker: &mut VerifyWorker, bytes: u64) {
-        worker.totals.bytes = worker.totals.bytes.saturating_add(bytes);
+        worker.findings.totals.bytes = worker.findings.totals.bytes.saturating_add(bytes);
         self.live.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
@@ -189,7 +201,11 @@ impl Comparing<'_> {
         let both = Both { source: *listed, target };
         if both.kinds() == (Kind::File, Kind::File) {
             if links::has_names(&both) && self.options.fields.has(Field::Links) {
-                cx.worker.names.note(self.trees.files_of(&both), &at.below(), &self.trees.links);
+                let name = links::Name::of(self.trees.files_of(&both), at.below());
+                if self.is_logged {
+                    name.encode(&mut cx.worker.findings.names);
+                }
+                cx.worker.names.note(&name, &self.trees.links);
             }
             if self.is_large(listed) {
                 let plan = Plan::first(at.name.to_bytes(), listed.size);
@@ -230,7 +246,7 @@ impl Handler for Comparing<'_> {
     type State = Arc<Counterpart>;
 
     const IS_SLOW: bool = true;
-    const STAGE: Stage = Stage::Done;
+    const STAGE: Stage = Stage::Closed;
     const NEEDS: Needs = Needs::VERIFY;
 
     fn worker(&self, _index: usize) -> VerifyWorker {
@@ -244,9 +260,30 @@ impl Handler for Comparing<'_> {
     }
 
     fn done(&self, worker: &mut VerifyWorker, directory: &Arc<SourceDirectory>, tasks: &mut Tasks) {
-        if let Some(names) = self.target_names(directory).filter(|_| !self.options.walk.stop.is_set()) {
+        if let Some(names) = self.target_names(directory).filter(|_| !self.is_logged && !self.is_stopped()) {
             names.count(worker, tasks);
         }
+    }
+
+    /// What only TARGET has belongs to no slice. So with a log it belongs to the closing, and is all looked up by this thread.
+    fn closed(&self, worker: &mut VerifyWorker, directory: &Arc<SourceDirectory>) {
+        let is_here = self.is_logged && directory.life().is_found() && !self.is_stopped();
+        if let Some(names) = self.target_names(directory).filter(|_| is_here) {
+            names.look_up_all(worker);
+            if worker.findings.totals.failed() > 0 {
+                directory.life().note_failure();
+            }
+        }
+    }
+
+    fn gone(&self, worker: &mut VerifyWorker, (_, path): (u32, &[u8])) {
+        let (root, operation) = (self.trees.source.to_bytes(), Operation::OpenDirectory);
+        let path = [root, b"/", path].concat();
+        let (root, errno) = (root.into(), Errno::NOENT);
+        self.count_failure(
+            worker,
+            &Failure { operation, root, path: path.into(), errno, spelled: None, at: None },
+        );
     }
 
     fn report(&self, directory: &Arc<SourceDirectory>) -> Vec<u8> {
@@ -259,6 +296,9 @@ impl Handler for Comparing<'_> {
 
     fn entry(&self, cx: &mut Cx<'_, Self>, entry: &Entry<'_>) {
         let Some(listed) = entry.metadata else { return };
+        if self.watch.leaves_out((entry.name, (listed.device, listed.inode))) {
+            return cx.tasks.prune();
+        }
         let name = CString::new(entry.name).unwrap_or_default();
         let is_walked = self.with_named(cx, &name, |cx, named| self.visit(cx, named, listed));
         if is_walked != Some(true) {
@@ -266,8 +306,12 @@ impl Handler for Comparing<'_> {
         }
     }
 
-    fn results<'w>(&self, worker: &'w mut VerifyWorker) -> Option<&'w mut Totals> {
-        Some(&mut worker.totals)
+    fn results<'w>(&self, worker: &'w mut VerifyWorker) -> Option<&'w mut Findings> {
+        Some(&mut worker.findings)
+    }
+
+    fn handed_over(&self, _worker: &mut VerifyWorker, findings: &mut Findings) {
+        findings.keep_totals();
     }
 
     fn is_task(&self, task: &[u8], in_directory: bool) -> bool {

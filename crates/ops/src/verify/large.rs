@@ -230,7 +230,7 @@ impl Comparing<'_> {
         }
         let large = &file.own;
         large.opened.check()?;
-        worker.totals.files += 1;
+        worker.findings.totals.files += 1;
         let first = Some(large.first.load(Ordering::Acquire)).filter(|first| *first != NONE);
         let content = large.opened.read.content(first);
         let found: Vec<_> = large.found.iter().cloned().chain(content).collect();

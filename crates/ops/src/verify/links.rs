@@ -33,14 +33,21 @@ pub(super) struct Name {
 
 atta_entry::record!(Name { source, target, path });
 
+impl Name {
+    /// A name of these files, by its path below the roots.
+    pub(super) fn of([source, target]: [File; 2], path: Vec<u8>) -> Self {
+        Self { source, target, path }
+    }
+}
+
 /// Names that one thread found and has not handed over yet.
 #[derive(Debug, Default)]
 pub(crate) struct Names(Vec<u8>);
 
 impl Names {
-    /// Adds a name, by its path below the roots.
-    pub(crate) fn note(&mut self, [source, target]: [File; 2], path: &[u8], links: &Links) {
-        Name { source, target, path: path.to_vec() }.encode(&mut self.0);
+    /// Adds a name.
+    pub(super) fn note(&mut self, name: &Name, links: &Links) {
+        name.encode(&mut self.0);
         if self.0.len() >= BATCH_BYTES {
             self.hand_over(links);
         }
@@ -275,7 +282,8 @@ pub(super) mod tests {
             Links::Here(Box::new(Mutex::new(Sets::new(memory, &std::env::temp_dir(), Stop::default()))));
         let mut threads = [Names::default(), Names::default()];
         for (number, (name, source, target)) in names.iter().rev().enumerate() {
-            threads[number % 2].note([(0, *source), (0, *target)], name.as_bytes(), &links);
+            let name = Name::of([(0, *source), (0, *target)], name.as_bytes().to_vec());
+            threads[number % 2].note(&name, &links);
         }
         threads.iter_mut().for_each(|names| names.hand_over(&links));
         let Links::Here(sets) = links else { unreachable!() };

@@ -27,6 +27,11 @@ pub trait Watch: Sync {
     /// The two trees differ.
     fn difference(&self, difference: &Difference<'_>);
 
+    /// Whether an entry of either tree is left out, with all below it, by its last name, and by its device and inode.
+    fn leaves_out(&self, _entry: (&[u8], (u64, u64))) -> bool {
+        false
+    }
+
     /// An entry could not be compared. Its path is on the side that failed.
     fn failure(&self, failure: &Failure<'_>);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use atta_entry::{Change, Difference, Errno, Failure, Operation, Side};
+use atta_entry::{Change, Code as _, Difference, Errno, Failure, Operation, Side};
 
 use super::handler::{Comparing, VerifyWorker};
 use super::pair::{At, Finding, Verdict};
@@ -11,7 +11,10 @@ use crate::file::error::PairError;
 impl Comparing<'_> {
     /// Reports a difference.
     pub(crate) fn report(&self, worker: &mut VerifyWorker, difference: &Difference<'_>) {
-        worker.totals.count(&difference.change);
+        worker.findings.totals.count(&difference.change);
+        if self.is_logged {
+            difference.encode(&mut worker.findings.differences);
+        }
         self.live.differences.fetch_add(1, Ordering::Relaxed);
         self.watch.difference(difference);
     }
@@ -21,7 +24,7 @@ impl Comparing<'_> {
         let (side, operation, errno) = match error {
             PairError::Failed(side, operation, errno) => (side, operation, errno),
             PairError::Changed => {
-                worker.totals.changed += 1;
+                worker.findings.totals.changed += 1;
                 (Side::Source, Operation::CompareUnchanged, Errno::AGAIN)
             }
             PairError::Stopped => return,
@@ -33,7 +36,7 @@ impl Comparing<'_> {
     }
 
     pub(crate) fn count_failure(&self, worker: &mut VerifyWorker, failure: &Failure<'_>) {
-        *worker.totals.failures.entry(failure.errno).or_default() += 1;
+        *worker.findings.totals.failures.entry(failure.errno).or_default() += 1;
         self.watch.failure(failure);
     }
 
@@ -43,7 +46,7 @@ impl Comparing<'_> {
         match verdict {
             Ok(Verdict::Missing) => self.report(worker, &at.difference(kind, Change::Missing)),
             Ok(Verdict::Compared(found)) => {
-                worker.totals.compared += 1;
+                worker.findings.totals.compared += 1;
                 if !found.is_empty() {
                     self.report(worker, &at.difference(kind, Change::Different(found)));
                 }

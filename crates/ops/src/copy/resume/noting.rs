@@ -54,6 +54,17 @@ impl ChunkBytes {
     }
 }
 
+/// What is due before its time, because a commit was asked for.
+#[derive(Default)]
+struct Asked {
+    /// How often that was, when it was looked at last.
+    commits: AtomicU64,
+    /// The batch is to be published.
+    batch: AtomicBool,
+    /// What is held is to be synced.
+    sync: AtomicBool,
+}
+
 /// Descriptors that the thread which syncs keeps open.
 const HELD_OPEN: usize = 8;
 
@@ -73,6 +84,7 @@ pub(crate) struct Noting<'a> {
     chunks: ChunkBytes,
     /// When the last batch was taken to be published, as `last`.
     published: AtomicU64,
+    asked: Asked,
     /// A thread of its own syncs what is held.
     is_served: AtomicBool,
     /// The copy is over.
@@ -94,6 +106,11 @@ pub trait CopyLog: Sync {
 
     /// The copy has come to its end: no log begins any more.
     fn end(&self) {}
+
+    /// How often it was asked to put on storage now what is done.
+    fn commits(&self) -> u64 {
+        0
+    }
 }
 
 impl Noting<'_> {
@@ -113,6 +130,7 @@ impl CopyOperation<'_> {
 impl<'a> Noting<'a> {
     pub(crate) fn new(journal: &'a Journal<Results>, log: &'a dyn CopyLog, outlives_run: bool) -> Self {
         let ([last, notes, published], chunks) = ([0; 3].map(AtomicU64::new), ChunkBytes::default());
+        let asked = Asked { commits: AtomicU64::new(log.commits()), ..Asked::default() };
         let (unsynced, began) = (Mutex::default(), Instant::now());
         let (is_served, is_over, wakes) = (AtomicBool::new(false), Mutex::default(), Condvar::new());
         Self {
@@ -125,6 +143,7 @@ impl<'a> Noting<'a> {
             notes,
             chunks,
             published,
+            asked,
             is_served,
             is_over,
             wakes,
@@ -144,7 +163,9 @@ impl<'a> Noting<'a> {
     /// Whether a sync of what is held is due.
     fn is_due(&self) -> bool {
         let is_old = self.now().saturating_sub(self.last.load(Ordering::Relaxed)) >= EVERY_MS;
-        self.has_held() && is_old || self.chunks.unbegun() >= BATCH_BYTES
+        let is_asked =
+            (self.has_held() || self.chunks.unbegun() > 0) && self.asked.sync.load(Ordering::Relaxed);
+        self.has_held() && is_old || is_asked || self.chunks.unbegun() >= BATCH_BYTES
     }
 
     /// Whether the batch is to be published. True for one thread: the others take it that this one does that.
@@ -158,6 +179,7 @@ impl<'a> Noting<'a> {
     fn wait_until_due(&self) -> bool {
         let mut is_over = self.is_over.lock().unwrap_or_else(PoisonError::into_inner);
         while !*is_over {
+            self.look_for_commits();
             if self.is_due() {
                 return true;
             }
@@ -165,6 +187,15 @@ impl<'a> Noting<'a> {
             (is_over, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
         false
+    }
+
+    /// Lets the next batch and the next sync come before their time, if that was asked for.
+    fn look_for_commits(&self) {
+        let asked = self.log.commits();
+        if self.asked.commits.swap(asked, Ordering::Relaxed) != asked {
+            self.asked.batch.store(true, Ordering::Relaxed);
+            self.asked.sync.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Says that the copy is over.
@@ -215,6 +246,7 @@ impl<'a> Noting<'a> {
 
     /// Takes what is done so far, before a sync, and returns the directories that are synced by themselves, and the bytes of chunks so far.
     fn begin(&self) -> (Held<Results>, Unsynced, u64) {
+        self.asked.sync.store(false, Ordering::Relaxed);
         self.last.store(self.now(), Ordering::Relaxed);
         let copied = self.chunks.copied.load(Ordering::Relaxed);
         self.chunks.begun.fetch_max(copied, Ordering::Relaxed);
@@ -306,8 +338,14 @@ impl Committer<'_> {
 
     /// Publishes what waits, if a copy with a log has not done so for some time.
     pub(crate) fn publish_if_due(&mut self) {
-        if self.commit.noting.as_ref().is_some_and(Noting::is_batch_due) {
+        let Some(noting) = &self.commit.noting else { return };
+        let is_asked = noting.asked.batch.swap(false, Ordering::Relaxed);
+        if is_asked || noting.is_batch_due() {
             self.publish_waiting();
+        }
+        if let Some(noting) = self.commit.noting.as_ref().filter(|_| is_asked) {
+            // What the batch has ended waits for another sync.
+            noting.asked.sync.store(true, Ordering::Relaxed);
         }
     }
 

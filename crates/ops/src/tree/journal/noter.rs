@@ -156,9 +156,9 @@ impl<'j, S: State> Noter<'j, S> {
         let holds = when == When::WhenSynced && side.journal.holds.load(Ordering::Relaxed);
         let mut noted = lock(&side.notes);
         let notes = if holds { &mut noted.held } else { &mut noted.now };
-        let before = notes.records.bytes();
+        let before = notes.bytes();
         add(notes, at);
-        side.unpublished += notes.records.bytes() - before;
+        side.unpublished += notes.bytes().saturating_sub(before);
         if holds {
             side.journal.has_held.store(true, Ordering::Relaxed);
         }

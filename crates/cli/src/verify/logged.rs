@@ -1,0 +1,138 @@
+//! `atta verify` with a log of its job: what earlier runs have compared is not compared again, and what they have found is reported again. `run/logged.rs`
+//! has the log. The job is beside the table that `--output` names, or in a directory that the user names (`--job`).
+
+use std::path::{Path, PathBuf};
+
+use atta_ops::resume::JobPlace;
+use atta_ops::verify::{self, Findings, Options, Outcome, Progress, Totals, Trees};
+use atta_ops::walk::Journal;
+use atta_runtime::{RankError, Session};
+
+use super::arguments::VerifyArguments;
+use super::rows::Rows;
+use crate::run::beside::WithJob;
+use crate::run::fatal::Fatal;
+use crate::run::job::{self, Asked, Job};
+use crate::run::logged::{Prepared, RunOfJob, WithLog, run_first, run_other};
+use crate::run::refused::Refused;
+
+/// Begins the job of a run, or goes on with it, if it has one.
+pub(super) fn begun(
+    arguments: &VerifyArguments,
+    roots: Vec<Vec<u8>>,
+    session: &Session<'_>,
+) -> Result<WithJob, Refused> {
+    let (restarts, kept) = (arguments.restart, arguments.report.kept());
+    let mut asked = Asked { restarts, agrees: arguments.agrees(), roots };
+    match (&arguments.job, &arguments.output) {
+        // `atta resume` names the directory as well.
+        (_, Some(output)) if !arguments.no_job && session.runs_tasks() && may_be_replaced(output) => {
+            let place = job::place_of_report(output)?;
+            asked.agrees.push(job::describe_report(output)?);
+            let is_new = matches!(place.number(), Ok(None));
+            match job::begin(&place, asked, kept) {
+                // If its directory cannot be reached, nor can the table's, and that is reported.
+                Err(refused) if is_new && matches!(place.number(), Ok(None)) => {
+                    let lacks = Some(refused.what().to_owned()).filter(|_| place.is_reachable());
+                    Ok(WithJob { job: None, lacks })
+                }
+                begun => begun.map(WithJob::from),
+            }
+        }
+        (Some(directory), None) => in_directory(directory, asked, (arguments, session)).map(WithJob::from),
+        _ => Ok(WithJob::default()),
+    }
+}
+
+/// A job in a directory that the user has named.
+fn in_directory(
+    directory: &Path,
+    asked: Asked,
+    (arguments, session): (&VerifyArguments, &Session<'_>),
+) -> Result<Job, Refused> {
+    if !session.runs_tasks() {
+        let what = "--job with --schedule centralized, where the first rank compares nothing".to_owned();
+        return Err(Refused::usage(what, "take another schedule; the first rank does what is left first"));
+    }
+    job::begin(&JobPlace::from(directory), asked, arguments.report.kept())
+}
+
+/// Whether a file in this place is one that a later run writes anew: no pipe and no device.
+fn may_be_replaced(output: &Path) -> bool {
+    let found = atta_ops::walk::look_at(output.as_os_str().as_encoded_bytes());
+    found.is_ok_and(|found| found.kind() == atta_entry::Kind::File) || !output.exists()
+}
+
+/// What a rank compares.
+pub(super) struct Comparing<'a> {
+    pub(super) rows: &'a Rows,
+    pub(super) trees: &'a Trees,
+    pub(super) options: &'a Options<'a>,
+}
+
+/// Compares what earlier runs of the job have not, on the first rank. The outcome has the totals of all runs. If something of the job fails, the
+/// rows get the reason, and the run stops.
+pub(super) fn compare_first(
+    job: &Job,
+    comparing: &Comparing<'_>,
+    session: &mut Session<'_>,
+    observe: impl FnMut(&Progress),
+) -> Result<Outcome, RankError> {
+    let mut earlier = Totals::default();
+    let prepared = comparing.prepared(job, &mut earlier);
+    let stop = &comparing.options.walk.stop;
+    let outcome = run_first(comparing.rows, prepared, (stop, session), |journal, session| {
+        comparing.run(journal, session, observe)
+    });
+    outcome.map(|mut outcome| {
+        outcome.totals += &earlier;
+        outcome
+    })
+}
+
+/// The part of any other rank. `directory`: that of the job.
+pub(super) fn compare_other(
+    (directory, of_job): (PathBuf, RunOfJob),
+    comparing: &Comparing<'_>,
+    session: &mut Session<'_>,
+) -> Result<Outcome, RankError> {
+    let stop = &comparing.options.walk.stop;
+    run_other(comparing.rows, (&directory, of_job), (stop, session), |journal, session| {
+        comparing.run(journal, session, |_| {})
+    })
+}
+
+impl Comparing<'_> {
+    /// Compares. Without a journal, it takes part in a run that was stopped.
+    fn run(
+        &self,
+        journal: Option<&Journal<Findings>>,
+        session: &mut Session<'_>,
+        observe: impl FnMut(&Progress),
+    ) -> Result<Outcome, RankError> {
+        let Self { rows, trees, options } = self;
+        match journal {
+            Some(journal) => verify::run_logged(session, trees, options, (*rows, journal), observe),
+            None => verify::run(session, trees, options, *rows, observe),
+        }
+    }
+
+    /// What earlier runs have found, and the log of this run.
+    fn prepared(&self, job: &Job, earlier: &mut Totals) -> Result<Prepared<Findings>, Fatal> {
+        let Self { rows, trees, options } = self;
+        if let Some(Ok(logged)) = job.running.begun() {
+            rows.leave_out(logged.directory());
+        }
+        let journal = RunOfJob::of(job).journal(0).with_closing();
+        let prepared = Prepared::closing(job, journal, options.walk.memory_bytes, &mut |found: Findings| {
+            rows.add_earlier(found.differences())?;
+            trees.receive(found.names());
+            *earlier += &found.totals;
+            Ok(())
+        })?;
+        if job.running.run() > 1 {
+            job.report_earlier(earlier.compared + earlier.missing);
+        }
+        Ok(prepared)
+    }
+}
