@@ -29,6 +29,7 @@ mod resume;
 mod resume_catalog;
 mod resume_copy;
 mod resume_sum;
+mod resume_verify;
 mod rows;
 mod selection;
 mod simulate;

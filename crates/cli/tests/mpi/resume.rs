@@ -1,4 +1,4 @@
-//! Walks and copies with `--job` on ranks: everything is killed, and other numbers of ranks go on.
+//! Walks, copies, sums and comparisons with a job on ranks: everything is killed, and other numbers of ranks go on.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -165,6 +165,57 @@ fn killed_ranks_of_a_sum_go_on() {
         let mut check = Command::new(env!("CARGO_BIN_EXE_atta"));
         let checked = run(check.args(["sum", "-q", "--check", name, &tree])).expect_code(0);
         assert_eq!(checked.out(), "");
+    }
+}
+
+/// A copy of a tree that differs from it.
+fn changed_copy(tree: &str, copy: &Path) {
+    let copied = Command::new("cp").arg("-a").arg(tree).arg(copy).status().unwrap();
+    assert!(copied.success());
+    let listed = run(walk(["--print"]).arg(copy)).expect_code(0).out();
+    let files: Vec<_> = listed.lines().map(Path::new).filter(|path| path.is_file()).collect();
+    for (number, path) in files.iter().enumerate().step_by(9) {
+        std::fs::remove_file(path).unwrap();
+        std::fs::write(path.with_file_name(format!("extra {number}")), "").unwrap();
+    }
+}
+
+/// `atta verify` with a job, on ranks.
+fn comparing(mpi: &Mpi, count: u32, arguments: &[&str]) -> Command {
+    let mut command = mpi.launch(count, Some(&mpi.plugin));
+    command.arg(env!("CARGO_BIN_EXE_atta")).args(["verify", "--content", "--format", "ndjson"]);
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn killed_ranks_of_a_comparison_go_on() {
+    let (scratch, tree) = tree("mpi-resume-verify");
+    let copy = scratch.join("copy");
+    changed_copy(&tree, &copy);
+    let copy = copy.to_str().unwrap();
+    let rows = |bytes: &[u8]| {
+        let mut rows: Vec<_> = text(bytes).lines().map(str::to_owned).collect();
+        rows.sort();
+        rows
+    };
+    let mut alone = Command::new(env!("CARGO_BIN_EXE_atta"));
+    let alone = run(alone.args(["verify", "--content", "--format", "ndjson", &tree, copy])).expect_code(1);
+    for (number, mpi) in mpis("killed_ranks_of_a_comparison_go_on").iter().enumerate() {
+        let (job, printed) = (scratch.join(format!("job-{number}")), scratch.join(format!("rows-{number}")));
+        let name = job.to_str().unwrap();
+        for count in [3, 1, 2] {
+            let _everywhere = Lock::acquire("mpi").expect("a lock file can be made");
+            let arguments = ["-j1", "--iops", "900", "--job", name, &tree, copy];
+            let mut command = comparing(mpi, count, &arguments);
+            kill(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap(), &job);
+            assert!(!job.join("end").exists(), "{}: it ended before it was killed", mpi.version);
+        }
+        let to = printed.to_str().unwrap();
+        let last = mpi::alone(&mut comparing(mpi, 4, &["--print-to", to, "--job", name, &tree, copy]));
+        expect_code(&last, 1, &mpi.version);
+        assert!(text(&last.stderr).contains("entries are not looked at again"), "{}", text(&last.stderr));
+        assert_eq!(rows(&std::fs::read(&printed).unwrap()), rows(&alone.stdout), "{}", mpi.version);
     }
 }
 

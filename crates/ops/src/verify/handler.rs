@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use atta_entry::{Code as _, Entry, Errno, Failure, Field, Kind, Metadata, Operation, Side};
-use atta_runtime::{Rate, Seat, Stop};
+use atta_runtime::{Rate, Results as _, Seat, Stop};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::CWD;
 
@@ -38,7 +38,7 @@ use crate::file::source::Source;
 use crate::large::{self, Chunked as _, LargeFiles, Plan};
 use crate::metadata::granularity::Shown;
 use crate::tree::listing::descriptor_cache::DescriptorCache;
-use crate::tree::operation::{Cx, Handler, Stage};
+use crate::tree::operation::{Again, Cx, Handler, Stage};
 use crate::tree::progress::Counted;
 use atta_sys::{self as sys, Features};
 
@@ -91,6 +91,8 @@ pub(crate) struct VerifyWorker {
     pub(crate) names: links::Names,
     /// What the thread has gathered.
     pub(crate) findings: Findings,
+    /// What it has gathered that belongs to no slice.
+    of_no_slice: Findings,
 }
 
 impl VerifyWorker {
@@ -104,6 +106,7 @@ impl VerifyWorker {
             current: CurrentPath::default(),
             names: links::Names::default(),
             findings: Findings::default(),
+            of_no_slice: Findings::default(),
         }
     }
 }
@@ -259,6 +262,13 @@ impl Handler for Comparing<'_> {
         }
     }
 
+    /// What TARGET alone has in it cannot be told.
+    fn not_entered(&self, _: &mut VerifyWorker, _: Option<Here<'_>>, directory: &Arc<SourceDirectory>) {
+        if let Some(counterpart) = Counterpart::of(directory) {
+            counterpart.set_lost();
+        }
+    }
+
     fn done(&self, worker: &mut VerifyWorker, directory: &Arc<SourceDirectory>, tasks: &mut Tasks) {
         if let Some(names) = self.target_names(directory).filter(|_| !self.is_logged && !self.is_stopped()) {
             names.count(worker, tasks);
@@ -273,6 +283,16 @@ impl Handler for Comparing<'_> {
             if worker.findings.totals.failed() > 0 {
                 directory.life().note_failure();
             }
+        }
+    }
+
+    /// A directory that was read by an earlier run is not closed here, whatever else is left of it. So each run looks up again what only TARGET has, until
+    /// the job ends; the log has none of it.
+    fn again(&self, worker: &mut VerifyWorker, here: Here<'_>, again: &Again<'_>) {
+        if let Some(names) = self.target_names(here.directory).filter(|_| again.is_read) {
+            let of_slice = std::mem::take(&mut worker.findings);
+            names.look_up_all(worker);
+            worker.of_no_slice.add(&std::mem::replace(&mut worker.findings, of_slice));
         }
     }
 
@@ -310,7 +330,8 @@ impl Handler for Comparing<'_> {
         Some(&mut worker.findings)
     }
 
-    fn handed_over(&self, _worker: &mut VerifyWorker, findings: &mut Findings) {
+    fn handed_over(&self, worker: &mut VerifyWorker, findings: &mut Findings) {
+        findings.add(&std::mem::take(&mut worker.of_no_slice));
         findings.keep_totals();
     }
 
