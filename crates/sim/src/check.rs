@@ -208,8 +208,8 @@ impl Check {
         self.first.get_or_insert(Violation { wrong, time_ns, rank: Rank(rank) });
     }
 
-    /// The root announced the end.
-    pub(crate) fn announce(&mut self, time_ns: u64, reason: Reason, files: u64) {
+    /// The root announced the end. `files`: of the tree, if all of them are done by this run.
+    pub(crate) fn announce(&mut self, time_ns: u64, reason: Reason, files: Option<u64>) {
         if self.announced.replace((reason, time_ns)).is_some() {
             self.fail(time_ns, 0, Wrong::AnnouncedTwice);
         }
@@ -222,6 +222,7 @@ impl Check {
         if self.parcels > 0 {
             self.fail(time_ns, 0, Wrong::ParcelsUnderWay(self.parcels));
         }
+        let files = files.unwrap_or(self.totals.files);
         if self.created != self.done || self.totals.files != files {
             self.fail(time_ns, 0, Wrong::Tasks { files_done: self.totals.files, files });
         }

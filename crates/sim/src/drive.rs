@@ -164,14 +164,22 @@ impl World {
         let (check, pool) = (&mut self.check, &mut process.pool);
         let finishing = process.finishing;
         let mut addressed = Vec::new();
-        let after = running.end(&self.setup, |task| {
+        let mut add = |task| {
             check.created(&task);
             match addressee(&self.setup, rank, &task) {
                 _ if finishing => {}
                 Some(to) => addressed.push((to, task)),
                 None => pool.push_newest(task),
             }
-        });
+        };
+        let after = match &mut self.journals {
+            None => running.end(&self.setup, add),
+            Some(journals) => {
+                let (tasks, after) = journals.end(&self.setup, rank, &running);
+                tasks.into_iter().for_each(&mut add);
+                after
+            }
+        };
         addressed.into_iter().for_each(|(to, task)| self.address(rank, to, task));
         match after {
             After::More(task) if !finishing => self.begin(rank, thread, task),
@@ -188,6 +196,7 @@ impl World {
     /// Sends a task to the rank that must run it.
     fn address(&mut self, rank: u32, to: u32, task: Task) {
         let (now, habits) = (Duration::from_nanos(self.now), self.setup.habits);
+        self.journals.iter_mut().for_each(|journals| journals.write(rank));
         let count = u32::try_from(task.units(habits.batch_files)).unwrap_or(u32::MAX);
         let bytes = task::encode(&[task], habits.full_paths).into();
         self.process(rank).engine.address(now, Rank(to), Tasks { count, bytes });
@@ -228,7 +237,9 @@ impl World {
                 Action::Finish(reason) => {
                     self.count_busy(rank);
                     if rank == 0 {
-                        self.check.announce(self.now, reason, self.setup.tree.files());
+                        // With logs, earlier runs have done some of them.
+                        let files = self.journals.is_none().then(|| self.setup.tree.files());
+                        self.check.announce(self.now, reason, files);
                     }
                     let process = self.process(rank);
                     process.finishing = true;
@@ -263,6 +274,7 @@ impl World {
 
     fn take(&mut self, rank: u32, share: Share) {
         let (now, full_paths) = (Duration::from_nanos(self.now), self.setup.habits.full_paths);
+        self.journals.iter_mut().for_each(|journals| journals.write(rank));
         let process = self.process(rank);
         let (count, tasks) = process.pool.take_share(share);
         let bytes = task::encode(&tasks, full_paths);

@@ -12,10 +12,12 @@
 //!
 //! Beside it, `fabric.rs`: endpoints over the same network, for programs that run over a fabric ([`simulated`]).
 //!
+//! Jobs with logs of which everything is killed: `killed.rs` ([`run_killed`]), `logged.rs`.
+//!
 //! Two uses. *Tests*: a [`Scenario`] draws everything from a seed, and the checkers watch. *Experiments*: a [`Setup`] defines
 //! everything, and the [`Outcome`] holds times, messages and balance. The same setup always gives the same trace.
 //!
-//! Not modelled: ranks do not die, messages are not lost, file servers do not slow down under load, and links between
+//! Not modelled: single ranks do not die, messages are not lost, file servers do not slow down under load, and links between
 //! switches are never busy.
 
 #![forbid(unsafe_code)]
@@ -25,6 +27,8 @@ mod cost;
 mod drive;
 mod events;
 mod fabric;
+mod killed;
+mod logged;
 mod network;
 mod outcome;
 mod process;
@@ -40,6 +44,8 @@ mod world;
 pub use check::{Violation, Wrong};
 pub use cost::Costs;
 pub use fabric::{Observer, Simulated, simulated};
+pub use killed::{Killed, run_killed};
+pub use logged::LogRule;
 pub use network::{Network, Topology};
 pub use outcome::{Outcome, RankStats, WorkerStats};
 pub use setup::{Disturbance, Habits, Setup};

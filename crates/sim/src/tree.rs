@@ -134,6 +134,11 @@ impl Tree {
         Self::scaled(110_000_000)
     }
 
+    /// The same tree with another number of files.
+    pub(crate) fn with_files(self, files: u64) -> Self {
+        Self { files, ..self }
+    }
+
     /// The number of files.
     #[must_use]
     pub fn files(&self) -> u64 {

@@ -66,7 +66,8 @@ impl Running {
         }
     }
 
-    fn directory(setup: &Setup, task: Task) -> Self {
+    /// A directory, or the next part of a large one.
+    pub(crate) fn directory(setup: &Setup, task: Task) -> Self {
         let (costs, habits) = (&setup.costs, &setup.habits);
         let listing = setup.tree.listing(&task.node());
         let entries = habits.chunk_entries.max(1).min(listing.entries() - task.from);
@@ -85,6 +86,11 @@ impl Running {
         }
     }
 
+    /// The position behind the entries that it reads.
+    pub(crate) fn upto(&self) -> u64 {
+        self.task.from + self.entries
+    }
+
     pub(crate) fn ns(&self) -> u64 {
         self.readdir_ns + self.stat_ns
     }
@@ -96,7 +102,7 @@ impl Running {
         }
         let (task, node) = (self.task, self.task.node());
         let listing = setup.tree.listing(&node);
-        let upto = task.from + self.entries;
+        let upto = self.upto();
         let is_last = upto == listing.entries();
         // Directories are the oldest: they lead to more work than files, so other ranks should receive them.
         if is_last {

@@ -7,6 +7,7 @@ use atta_engine::{Counts, Message, Reason, ScheduleKind};
 
 use crate::check::{Check, Violation, Wrong};
 use crate::events::{Event, Events};
+use crate::logged::Journals;
 use crate::outcome::Outcome;
 use crate::process::Process;
 use crate::setup::Setup;
@@ -72,6 +73,8 @@ pub(crate) struct World {
     pub(crate) processes: Vec<Process>,
     pub(crate) traffic: Traffic,
     pub(crate) check: Check,
+    /// The logs of its ranks, if they write any.
+    pub(crate) journals: Option<Journals>,
     messages: Messages,
     handled: u64,
     trace: u64,
@@ -101,7 +104,7 @@ impl Messages {
 }
 
 impl World {
-    fn new(setup: Setup) -> Self {
+    pub(crate) fn new(setup: Setup) -> Self {
         let with_distances =
             setup.engine.schedule == ScheduleKind::Proximity && setup.ranks <= DISTANCES_MOST;
         let ranks = setup.ranks.max(1);
@@ -114,16 +117,42 @@ impl World {
             processes: (0..ranks).map(|rank| Process::new(&setup, rank, with_distances)).collect(),
             traffic: Traffic::new(network, setup.disturbance, ranks, setup.count_pairs, seed),
             check: Check::new(ranks),
+            journals: None,
             messages: Messages::default(),
             handled: 0,
             trace: 0,
         }
     }
 
+    /// With logs of its ranks.
+    pub(crate) fn with_journals(self, journals: Journals) -> Self {
+        Self { journals: Some(journals), ..self }
+    }
+
+    /// Runs the first so many events, or all. Returns whether there were no more, and the logs.
+    ///
+    /// # Errors
+    /// A checker found a violation.
+    pub(crate) fn run_until(mut self, last: u64, tasks: Vec<Task>) -> Result<(bool, Journals), Violation> {
+        self.start_with(tasks);
+        while self.handled < last && self.advance() {}
+        let is_ended = self.handled < last;
+        let journals = self.journals.take();
+        let ended =
+            if is_ended { self.finish().map(drop) } else { self.check.violation().map_or(Ok(()), Err) };
+        ended.map(|()| (is_ended, journals.unwrap_or_else(|| unreachable!("a job with logs has them"))))
+    }
+
     fn start(&mut self) {
-        let root = Task::directory(&self.setup.tree.root());
-        self.check.created(&root);
-        self.processes[0].pool.push_newest(root);
+        self.start_with(vec![Task::directory(&self.setup.tree.root())]);
+    }
+
+    /// Starts with these tasks, on the first rank.
+    fn start_with(&mut self, tasks: Vec<Task>) {
+        for task in tasks {
+            self.check.created(&task);
+            self.processes[0].pool.push_newest(task);
+        }
         if let Some((at, rank)) = self.setup.disturbance.stop {
             self.put(at, rank.min(self.setup.ranks - 1), what::STOP);
         }

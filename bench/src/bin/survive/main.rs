@@ -1,4 +1,4 @@
-//! What the log of a job costs: `atta walk --job` beside one without, `atta walk --output` and `atta copy` beside ones with `--no-job`, in turns, over the same tree. And what a resume costs:
+//! What the log of a job costs: `atta walk --job` beside one without, `atta walk --output`, `atta verify --output` and `atta copy` beside ones with `--no-job`, in turns, over the same tree. And what a resume costs:
 //! a copy that was killed goes on, beside `atta copy --update` and `rsync -a`.
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark's own directory")]
@@ -21,6 +21,8 @@ enum What {
     Walk,
     /// The cost of the log of a walk that writes a catalog
     Catalog,
+    /// The cost of the log of a comparison of a tree with itself that writes a table
+    Verify,
     /// The cost of the log of a copy
     Copy,
     /// The rest of a copy that was killed near its end
@@ -161,6 +163,10 @@ fn command(arguments: &Arguments, tree: &Path) -> Command {
             let catalog = target(arguments);
             command.args(["walk", "-q", "-j", &threads, "--output"]).arg(catalog).arg(tree)
         }
+        What::Verify => {
+            let table = target(arguments);
+            command.args(["verify", "-q", "-j", &threads, "--output"]).arg(table).arg(tree).arg(tree)
+        }
         What::Copy | What::Resume => {
             let target = target(arguments);
             command.args(["copy", "-q", "-j", &threads]).arg(tree).arg(target)
@@ -204,8 +210,10 @@ fn main() -> std::io::Result<()> {
             if which % 2 == 0 && arguments.what == What::Walk {
                 std::fs::remove_dir_all(&job)?;
             }
-            if arguments.what != What::Walk {
-                std::fs::remove_dir_all(&target)?;
+            match arguments.what {
+                What::Walk => {}
+                What::Verify => std::fs::remove_file(&target)?,
+                _ => std::fs::remove_dir_all(&target)?,
             }
             // The first round warms caches.
             if round > 0 {
@@ -219,8 +227,8 @@ fn main() -> std::io::Result<()> {
     let starts = start_with.iter().zip(&start_without);
     show("more for an empty tree, ms", starts.map(|(a, b)| 1e3 * (a.wall - b.wall)).collect(), 2);
     show("without a log, s", without.iter().map(|spent| spent.wall).collect(), 3);
-    if arguments.what == What::Catalog {
-        // Its log goes with the run. It is that of a walk, and has the names of parts.
+    if matches!(arguments.what, What::Catalog | What::Verify) {
+        // Its log goes with the run. It is that of a walk, and has the names of parts, or the differences.
         return Ok(());
     }
     let bytes = log_bytes(&arguments, &tree)?;

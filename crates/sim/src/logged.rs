@@ -1,0 +1,445 @@
+//! What the ranks of a job with logs note, as the walk of `atta-ops` does it: the facts of `atta-ledger`, frames before tasks leave a rank, and what a run
+//! begins with that goes on after a kill. `killed.rs` kills them. No files: a log is bytes in memory.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use atta_engine::Random;
+use atta_ledger::{
+    At, Fact, Fold, Frame, Id, JobLogs, Key, Left, LogName, Record, Records, SliceNumber, frame,
+};
+
+use crate::setup::Setup;
+use crate::task::{Kind, Task};
+use crate::tree::{Node, Tree};
+use crate::work::{After, Running};
+
+/// Memory that a fold may use: some trees do not fit.
+const FOLD_BYTES: [usize; 4] = [2000, 1 << 20, 1 << 20, 1 << 20];
+
+/// A rule that can be switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogRule {
+    /// Slices of a directory that has several are in the log with their names.
+    Listed,
+    /// Results stand in the frame of what they belong to.
+    ResultsBesideDone,
+    /// A rank that does a slice of another one notes its names, too.
+    ListedByTaker,
+    /// A directory that is read again leaves out names of slices.
+    Given,
+    /// Complete directories and such as are left are not entered again.
+    Known,
+    /// The first frame of a run says what counts of older logs, and is on storage before another rank writes.
+    CutsFirst,
+}
+
+impl LogRule {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Listed,
+        Self::ResultsBesideDone,
+        Self::ListedByTaker,
+        Self::Given,
+        Self::Known,
+        Self::CutsFirst,
+    ];
+}
+
+/// The log of a rank.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log {
+    bytes: Vec<u8>,
+    frames: u64,
+    /// So many bytes are on storage.
+    synced: u64,
+}
+
+impl Log {
+    fn write(&mut self, key: &Key, name: LogName, sections: &[Vec<u8>]) {
+        let head = Frame { offset: self.bytes.len() as u64, sequence: self.frames, synced: self.synced };
+        // Too large a frame would be a defect of this model: the log stays as it is, and something is missing.
+        self.bytes.extend(frame(key, name, head, sections).unwrap_or_default());
+        self.frames += 1;
+    }
+
+    fn sync(&mut self) {
+        self.synced = self.bytes.len() as u64;
+    }
+
+    /// What is not on storage may be lost: from any byte on, or in the middle. Space that was reserved is zero.
+    pub(crate) fn lose(&mut self, random: &mut Random) {
+        let from = self.synced + random.below(self.bytes.len() as u64 - self.synced + 1);
+        match random.below(4) {
+            0 => {}
+            1 | 2 => self.bytes.truncate(from as usize),
+            _ => {
+                let until = from + random.below(self.bytes.len() as u64 - from + 1);
+                self.bytes[from as usize..until as usize].fill(0);
+            }
+        }
+        self.bytes.resize(self.bytes.len() + random.below(64) as usize, 0);
+    }
+}
+
+/// All directories of a small tree.
+#[derive(Debug)]
+pub(crate) struct Paths {
+    /// Number and path below the root, by seed.
+    of: HashMap<u64, (u64, Vec<u8>)>,
+    nodes: HashMap<Vec<u8>, Node>,
+    /// How many files there are.
+    files: u64,
+}
+
+impl Paths {
+    pub(crate) fn of(tree: &Tree) -> Self {
+        let mut paths = Self { of: HashMap::new(), nodes: HashMap::new(), files: tree.files() };
+        let mut todo = vec![(tree.root(), Vec::new())];
+        while let Some((node, path)) = todo.pop() {
+            let mut index = 0_u32;
+            tree.for_each_directory(&node, |child| {
+                todo.push((child, below(&path, &name(index))));
+                index += 1;
+            });
+            paths.of.insert(node.seed, (paths.of.len() as u64, path.clone()));
+            paths.nodes.insert(path, node);
+        }
+        paths
+    }
+
+    fn path(&self, seed: u64) -> &[u8] {
+        self.of.get(&seed).map_or(&[], |(_, path)| path)
+    }
+
+    /// A number of this file alone.
+    fn file(&self, seed: u64, file: u64) -> u64 {
+        self.of.get(&seed).map_or(u64::MAX, |(number, _)| number << 32 | file)
+    }
+}
+
+/// The name of a subdirectory.
+fn name(index: u32) -> Vec<u8> {
+    format!("d{index}").into_bytes()
+}
+
+fn below(path: &[u8], name: &[u8]) -> Vec<u8> {
+    if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() }
+}
+
+/// Names of a range of files.
+fn names(from: u64, files: u64) -> Vec<Vec<u8>> {
+    (from..from + files).map(|file| file.to_string().into_bytes()).collect()
+}
+
+/// What one rank has noted and not written.
+#[derive(Debug)]
+struct Noted {
+    name: LogName,
+    records: Records,
+    results: Vec<u64>,
+    /// Results for the frame after this one, if that rule is off.
+    late: Vec<u64>,
+    next: u64,
+}
+
+/// What the logs of earlier runs have left.
+#[derive(Debug, Default)]
+struct Earlier {
+    results: Vec<u64>,
+    known: HashSet<Id>,
+    is_begun: bool,
+    reads: Vec<Vec<u8>>,
+    given: HashMap<Vec<u8>, HashSet<u64>>,
+    slices: Vec<(Vec<u8>, SliceNumber, Vec<u64>)>,
+}
+
+/// The logs of all ranks of a run, and what it knows of earlier runs.
+#[derive(Debug)]
+pub(crate) struct Journals {
+    paths: Paths,
+    key: Key,
+    pub(crate) logs: BTreeMap<LogName, Log>,
+    ranks: Vec<Noted>,
+    /// The numbers of slices that wait, by directory and first file. They travel with their tasks.
+    slices: HashMap<(u64, u64), SliceNumber>,
+    earlier: Earlier,
+    /// Files of a slice, at most.
+    batch: u64,
+    without: Option<LogRule>,
+    random: Random,
+}
+
+impl Journals {
+    /// The first run of a job.
+    pub(crate) fn new(paths: Paths, without: Option<LogRule>, seed: u64) -> Self {
+        let mut number = [0; 16];
+        number[..8].copy_from_slice(&seed.to_le_bytes());
+        Self {
+            paths,
+            key: Key::of_job(&number),
+            logs: BTreeMap::new(),
+            ranks: Vec::new(),
+            slices: HashMap::new(),
+            earlier: Earlier::default(),
+            batch: 1,
+            without,
+            random: Random::stream(seed, 7),
+        }
+    }
+
+    fn is_off(&self, rule: LogRule) -> bool {
+        self.without == Some(rule)
+    }
+
+    /// Begins a run on so many ranks, which cut files of a directory into batches of so many. Returns the tasks that the first rank begins with.
+    ///
+    /// # Errors
+    /// The logs are refused.
+    pub(crate) fn begin(
+        &mut self,
+        tree: &Tree,
+        run: u32,
+        (ranks, batch): (u32, u64),
+    ) -> Result<Vec<Task>, String> {
+        let cuts = self.look()?;
+        self.batch = batch.max(1);
+        self.slices.clear();
+        let noted = |rank| {
+            let name = LogName { run, rank, part: 0 };
+            Noted { name, records: Records::default(), results: Vec::new(), late: Vec::new(), next: 0 }
+        };
+        self.ranks = (0..ranks).map(noted).collect();
+        self.ranks.iter().for_each(|noted| drop(self.logs.insert(noted.name, Log::default())));
+        cuts.iter().for_each(|cut| self.ranks[0].records.add(cut));
+        if !self.is_off(LogRule::CutsFirst) {
+            self.write(0);
+            self.sync(0);
+        }
+        Ok(self.first_tasks(tree))
+    }
+
+    fn first_tasks(&mut self, tree: &Tree) -> Vec<Task> {
+        let mut tasks = Vec::new();
+        if !self.earlier.is_begun {
+            tasks.push(Task::directory(&tree.root()));
+        }
+        let of = |path: &Vec<u8>| self.paths.nodes.get(path).copied();
+        tasks.extend(self.earlier.reads.iter().filter_map(of).map(|node| Task::directory(&node)));
+        for (path, number, files) in std::mem::take(&mut self.earlier.slices) {
+            let Some(node) = self.paths.nodes.get(&path) else { continue };
+            let from = files.iter().min().copied().unwrap_or_default();
+            let task = Task { kind: Kind::Files, files: files.len() as u64, from, ..Task::directory(node) };
+            self.slices.insert((task.seed, task.from), number);
+            tasks.push(task);
+        }
+        tasks
+    }
+
+    /// Reads the logs. Returns what counts of them.
+    fn look(&mut self) -> Result<Vec<Record<'static>>, String> {
+        let Self { key, logs, random, .. } = self;
+        let memory = FOLD_BYTES[random.below(FOLD_BYTES.len() as u64) as usize];
+        let bytes = logs.iter().map(|(name, log)| (*name, log.bytes.as_slice())).collect();
+        let mut counted = JobLogs::find(key, bytes).map_err(|refused| format!("{refused:?}"))?;
+        let cuts = counted.cuts().collect();
+        let mut earlier = Earlier::default();
+        let root = key.root(0);
+        let fold = Fold { key: *key, closes: false, memory };
+        let folded = fold.run(&mut counted, &mut |left| match left {
+            Left::Results(bytes) => {
+                let numbers = bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));
+                earlier.results.extend(numbers);
+            }
+            Left::Directory(at, item) => {
+                earlier.is_begun |= item.id == root;
+                earlier.known.insert(item.id);
+                if !item.is_read {
+                    earlier.reads.push(at.path.to_vec());
+                }
+            }
+            Left::Complete(id) => {
+                earlier.is_begun |= id == root;
+                earlier.known.insert(id);
+            }
+            Left::Given(at, names) => {
+                earlier.given.entry(at.path.to_vec()).or_default().extend(numbers_of(names));
+            }
+            Left::Slice(at, number, names) => {
+                earlier.slices.push((at.path.to_vec(), number, numbers_of(names).collect()));
+            }
+            // Nothing notes anything else.
+            _ => {}
+        });
+        folded.map_err(|refused| format!("{refused:?}"))?;
+        self.earlier = earlier;
+        Ok(cuts)
+    }
+
+    /// What is wrong when all is said to be done.
+    pub(crate) fn verdict(&mut self) -> Option<String> {
+        if let Err(wrong) = self.look() {
+            return Some(wrong);
+        }
+        let Earlier { results, reads, slices, is_begun, .. } = &mut self.earlier;
+        results.sort_unstable();
+        let all = results.len() as u64;
+        results.dedup();
+        if (all, results.len() as u64) != (self.paths.files, self.paths.files) {
+            let (once, files) = (results.len(), self.paths.files);
+            return Some(format!("{all} results of {once} files, and there are {files}"));
+        }
+        let is_left = !*is_begun || !reads.is_empty() || !slices.is_empty();
+        is_left.then(|| format!("left: {reads:?} {slices:?}"))
+    }
+
+    /// A task of a rank has ended: notes it. Returns its new tasks, the oldest first.
+    pub(crate) fn end(&mut self, setup: &Setup, rank: u32, running: &Running) -> (Vec<Task>, After) {
+        let task = running.task;
+        let ended = match task.kind {
+            Kind::Files => {
+                self.end_slice(rank, &task);
+                (Vec::new(), After::Done)
+            }
+            Kind::Directory => self.end_reading(setup, rank, running),
+        };
+        match self.random.below(6) {
+            0 | 1 => self.write(rank),
+            2 => {
+                self.write(rank);
+                self.sync(rank);
+            }
+            _ => {}
+        }
+        ended
+    }
+
+    fn end_slice(&mut self, rank: u32, task: &Task) {
+        let Some(slice) = self.slices.remove(&(task.seed, task.from)) else { return };
+        let LogName { run, rank: own, .. } = self.ranks[rank as usize].name;
+        if slice.run == run && slice.rank != own && !self.is_off(LogRule::ListedByTaker) {
+            self.listed(rank, task, slice);
+        }
+        let results =
+            (task.from..task.from + task.files).map(|file| self.paths.file(task.seed, file)).collect();
+        self.done(rank, task.seed, Some(slice), results);
+    }
+
+    fn end_reading(&mut self, setup: &Setup, rank: u32, running: &Running) -> (Vec<Task>, After) {
+        let (task, node) = (running.task, running.task.node());
+        let listing = setup.tree.listing(&node);
+        let upto = running.upto();
+        let is_last = upto == listing.entries();
+        let none = HashSet::new();
+        let given = self.earlier.given.get(self.paths.path(task.seed)).unwrap_or(&none);
+        let is_given = |file: &u64| !self.is_off(LogRule::Given) && given.contains(file);
+        let inline = Running::directory(setup, Task { from: 0, ..task }).done.files;
+        let from = task.from.max(inline);
+        let files: Vec<_> = (from..upto.min(listing.files)).filter(|file| !is_given(file)).collect();
+        let own: Vec<_> =
+            (0..inline).filter(|file| !is_given(file)).map(|file| self.paths.file(task.seed, file)).collect();
+        let mut tasks = Vec::new();
+        if is_last {
+            self.find_directories(setup, rank, &node, &mut tasks);
+        }
+        for (from, files) in runs(&files, self.batch) {
+            let batch = Task { kind: Kind::Files, files, from, ..task };
+            let slice = self.number(rank);
+            if !self.is_off(LogRule::Listed) {
+                self.listed(rank, &batch, slice);
+            }
+            self.slices.insert((batch.seed, batch.from), slice);
+            tasks.push(batch);
+        }
+        if !is_last {
+            return (tasks, After::More(Task { from: upto, ..task }));
+        }
+        self.done(rank, task.seed, None, own);
+        (tasks, After::Done)
+    }
+
+    fn find_directories(&mut self, setup: &Setup, rank: u32, node: &Node, tasks: &mut Vec<Task>) {
+        let path = self.paths.path(node.seed).to_vec();
+        let (id, mut index) = (self.key.of_path(0, &path), 0);
+        setup.tree.for_each_directory(node, |child| {
+            let name = name(index);
+            index += 1;
+            let is_known = self.earlier.known.contains(&self.key.below(id, &name));
+            if !is_known || self.without == Some(LogRule::Known) {
+                let at = At { root: 0, path: &path };
+                self.ranks[rank as usize].records.add_fact(at, &Fact::Found { name: &name });
+                tasks.push(Task::directory(&child));
+            }
+        });
+    }
+
+    fn number(&mut self, rank: u32) -> SliceNumber {
+        let noted = &mut self.ranks[rank as usize];
+        noted.next += 1;
+        SliceNumber { run: noted.name.run, rank: noted.name.rank, number: noted.next }
+    }
+
+    fn listed(&mut self, rank: u32, batch: &Task, slice: SliceNumber) {
+        let names = names(batch.from, batch.files);
+        let fact = Fact::Listed { slice, names: names.iter().map(Vec::as_slice).collect() };
+        let at = At { root: 0, path: self.paths.path(batch.seed) };
+        self.ranks[rank as usize].records.add_fact(at, &fact);
+    }
+
+    fn done(&mut self, rank: u32, seed: u64, slice: Option<SliceNumber>, results: Vec<u64>) {
+        let at = At { root: 0, path: self.paths.path(seed) };
+        let noted = &mut self.ranks[rank as usize];
+        noted.records.add_fact(at, &Fact::Done { slice, seen: None });
+        noted.results.extend(results);
+    }
+
+    /// Writes what a rank has noted: also before tasks leave it.
+    pub(crate) fn write(&mut self, rank: u32) {
+        let (is_late, noted) = (self.is_off(LogRule::ResultsBesideDone), &mut self.ranks[rank as usize]);
+        if is_late {
+            std::mem::swap(&mut noted.results, &mut noted.late);
+        }
+        let results: Vec<u8> =
+            std::mem::take(&mut noted.results).iter().flat_map(|number| number.to_le_bytes()).collect();
+        if !results.is_empty() {
+            noted.records.add(&Record::Results(&results));
+        }
+        if let (false, Some(log)) = (noted.records.is_empty(), self.logs.get_mut(&noted.name)) {
+            log.write(&self.key, noted.name, &[noted.records.take()]);
+        }
+    }
+
+    fn sync(&mut self, rank: u32) {
+        self.logs.get_mut(&self.ranks[rank as usize].name).into_iter().for_each(Log::sync);
+    }
+
+    /// All ranks are killed, or their hosts lose power: what is noted is lost, and so is what is written and not on storage.
+    pub(crate) fn kill(&mut self) {
+        for noted in &self.ranks {
+            let random = &mut self.random;
+            self.logs.get_mut(&noted.name).into_iter().for_each(|log| log.lose(random));
+        }
+    }
+
+    /// The run has come to its end.
+    pub(crate) fn end_run(&mut self) {
+        // Twice, for what is late.
+        (0..self.ranks.len() as u32).for_each(|rank| self.write(rank));
+        (0..self.ranks.len() as u32).for_each(|rank| self.write(rank));
+    }
+}
+
+fn numbers_of<'n>(names: &'n [&'n [u8]]) -> impl Iterator<Item = u64> + 'n {
+    names.iter().filter_map(|name| std::str::from_utf8(name).ok()?.parse().ok())
+}
+
+/// Runs of consecutive numbers, with their lengths, which are at most `most`.
+fn runs(numbers: &[u64], most: u64) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((from, length)) if *from + *length == *number && *length < most => *length += 1,
+            _ => runs.push((*number, 1)),
+        }
+    }
+    runs
+}

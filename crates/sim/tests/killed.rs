@@ -1,0 +1,53 @@
+//! Jobs of which everything is killed at any event, and which go on on other numbers of ranks, drawn from seeds. `ATTA_SIM_SEEDS` says how many
+//! (10,000 if unset), `ATTA_SIM_SEED` repeats one.
+
+use std::panic::resume_unwind;
+
+use atta_sim::{Killed, LogRule, run_killed};
+
+/// Seeds that failed once, and why.
+const KEPT: &[u64] = &[];
+
+/// Threads that run seeds.
+const THREADS: usize = 2;
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name)
+        .ok()
+        .map(|value| value.parse().unwrap_or_else(|_| panic!("{name} is no number: {value}")))
+}
+
+fn judged(seed: u64) -> Killed {
+    run_killed(seed, None).unwrap_or_else(|wrong| {
+        panic!("{wrong}\nrepeat: ATTA_SIM_SEED={seed} cargo test -p atta-sim --test killed")
+    })
+}
+
+#[test]
+fn killed_jobs_do_each_file_once() {
+    if let Some(seed) = variable("ATTA_SIM_SEED") {
+        println!("{:?}", judged(seed));
+        return;
+    }
+    let count = variable("ATTA_SIM_SEEDS").unwrap_or(10_000);
+    let part = |thread| KEPT.iter().copied().chain(0..count).skip(thread).step_by(THREADS);
+    let killed: u64 = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                scope.spawn(move || part(thread).map(|seed| u64::from(judged(seed).killed)).sum::<u64>())
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|wrong| resume_unwind(wrong))).sum()
+    });
+    assert!(killed > count, "{killed} kills of {count} jobs: most are to be killed before their end");
+}
+
+#[test]
+fn each_rule_of_logs_is_needed() {
+    for rule in LogRule::ALL {
+        let wrong = (0..5_000).find_map(|seed| run_killed(seed, Some(rule)).err().map(|wrong| (seed, wrong)));
+        let (seed, wrong) =
+            wrong.unwrap_or_else(|| panic!("{rule:?} is switched off, and nothing is noticed"));
+        println!("{rule:?}: seed {seed}: {wrong}");
+    }
+}
