@@ -292,8 +292,7 @@ impl<'a> Copy<'a> {
     pub fn logged(mut self, journal: &'a Journal<Results>, log: &'a dyn CopyLog, earlier: Results) -> Self {
         let target = &self.operation.target;
         target.private.stay();
-        let outlives_run = target.options.tries_again();
-        self.operation.commit.noting = Some(Noting::new(journal, log, outlives_run));
+        self.operation.commit.noting = Some(Noting::new(journal, log, target.options));
         if target.is_durable() {
             journal.hold();
         }

@@ -102,7 +102,7 @@ pub fn run(
     watch: &dyn Watch,
     mut observe: impl FnMut(&Progress),
 ) -> Result<Outcome, RankError> {
-    let comparing = comparing(session, trees, options, watch)?;
+    let comparing = comparing::<false>(session, trees, options, watch)?;
     let starts = session.is_first().then(|| Start::new(trees.source.to_bytes()));
     let began = Instant::now();
     let walked = tree::run(session, &comparing, starts, &options.walk, |walk, [differences, bytes, ..]| {
@@ -123,7 +123,7 @@ pub fn run_logged<'a>(
     (watch, journal): (&'a dyn Watch, &'a Journal<Findings>),
     mut observe: impl FnMut(&Progress),
 ) -> Result<Outcome, RankError> {
-    let comparing = comparing(session, trees, options, watch)?.logged();
+    let comparing = comparing::<true>(session, trees, options, watch)?;
     let began = Instant::now();
     let roots = vec![trees.source.to_bytes().to_vec()];
     let observe = |walk: &tree::Progress, [differences, bytes, ..]: [u64; 4]| {
@@ -133,12 +133,12 @@ pub fn run_logged<'a>(
     Ok(outcome_of(walked.all(), began))
 }
 
-fn comparing<'a>(
+fn comparing<'a, const LOGGED: bool>(
     session: &mut Session<'_>,
     trees: &'a Trees,
     options: &'a Options<'a>,
     watch: &'a dyn Watch,
-) -> Result<Comparing<'a>, RankError> {
+) -> Result<Comparing<'a, LOGGED>, RankError> {
     let key = session.broadcast(session.is_first().then(Key::random))?;
     Ok(Comparing::new(options, watch, trees, Ranks { seat: session.seat(), key }))
 }

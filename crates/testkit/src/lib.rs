@@ -8,6 +8,7 @@
 //! | [`automounts`] | directories that become mounts when they are entered |
 //! | [`mounts`] | tmpfs, loop images and overlays that are unmounted again |
 //! | [`disk`] | a disk that dies |
+//! | [`recorded`] | a disk that records its writes, and what a power cut leaves of it |
 //! | [`trees`] | builders of hostile trees |
 //! | [`oracle`] | the walk that results are compared with |
 //! | [`corrupt`] | silent changes of bytes in files |
@@ -35,6 +36,7 @@ pub mod mpi;
 pub mod oracle;
 pub mod owner;
 pub mod random;
+pub mod recorded;
 mod removal;
 pub mod scratch;
 pub mod skip;

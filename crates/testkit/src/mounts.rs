@@ -142,8 +142,13 @@ pub(crate) fn make_image(kind: &str, megabytes: u64, image: &Path) -> io::Result
 }
 
 pub(crate) fn mount_image(image: &Path, path: &Path) -> io::Result<()> {
+    mount_image_with(image, path, "loop")
+}
+
+/// `options` of the mount, `loop` among them.
+pub(crate) fn mount_image_with(image: &Path, path: &Path, options: &str) -> io::Result<()> {
     // Loop devices are taken through ioctls, which need unsafe code; the program frees them on unmounting as well.
-    run(Command::new("mount").args(["-o", "loop"]).arg(image).arg(path))
+    run(Command::new("mount").args(["-o", options]).arg(image).arg(path))
 }
 
 /// An overlay mount with its own upper layer; dropping it unmounts and removes that layer.

@@ -19,6 +19,7 @@ mod operation;
 mod options;
 mod over;
 mod raw;
+pub(crate) mod record;
 mod server;
 mod service;
 mod tree;

@@ -2,8 +2,10 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use atta_ops::copy::{Existing, Fsync, Kept, Reflink, Stripes};
+use atta_runtime::LogLimits;
 use clap::{Args, ValueEnum};
 
 use super::keep::KeepArguments;
@@ -271,6 +273,10 @@ pub(crate) struct CopyArguments {
 
     #[command(flatten)]
     pub(crate) ranks: RankArguments,
+
+    /// Publish, sync, and sync the log of the job after this time in milliseconds, for tests
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..), hide = true)]
+    pub(crate) sync_ms: Option<u32>,
 }
 
 impl CopyArguments {
@@ -309,6 +315,20 @@ impl CopyArguments {
         match &self.stripe {
             Striping::Default => None,
             Striping::Asked(stripes) => Some(stripes.clone()),
+        }
+    }
+
+    /// Time between two syncs of what goes into the log of the job, and of the log; none: as it is usual.
+    pub(crate) fn sync_every(&self) -> Option<Duration> {
+        self.sync_ms.map(|ms| Duration::from_millis(ms.into()))
+    }
+
+    /// When the log of the job is written.
+    pub(crate) fn log_limits(&self) -> LogLimits {
+        let usual = LogLimits::default();
+        match self.sync_every() {
+            Some(sync_every) => LogLimits { frame_every: sync_every / 5, sync_every, ..usual },
+            None => usual,
         }
     }
 

@@ -7,7 +7,7 @@ use atta_entry::escape;
 use atta_ops::copy::{Copy, Found, Results, is_there};
 use atta_ops::resume::{JobPlace, LoggedJob, place_of, short};
 use atta_ops::walk::{self, FromLog, Journal};
-use atta_runtime::{Log, RankError, Results as _, Session, Stop};
+use atta_runtime::{Log, LogLimits, RankError, Results as _, Session, Stop};
 
 use super::arguments::CopyArguments;
 use crate::run::fatal::Fatal;
@@ -163,6 +163,18 @@ pub(super) struct LogOfRank {
     pub(super) journal: Journal<Results>,
     /// What earlier runs have come to. Only on the first rank.
     pub(super) earlier: Results,
+    limits: LogLimits,
+}
+
+impl LogOfRank {
+    fn new(log: Log, journal: Journal<Results>, earlier: Results) -> Self {
+        Self { log, journal, earlier, limits: LogLimits::default() }
+    }
+
+    /// Sets when the log is written.
+    pub(super) fn with_limits(self, limits: LogLimits) -> Self {
+        Self { limits, ..self }
+    }
 }
 
 /// Whether the job begins when its log is first written.
@@ -186,8 +198,7 @@ pub(super) fn begin_for_all(job: &Job, session: &Session<'_>) -> bool {
 pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(LogOfRank, Earlier), Fatal> {
     let journal = RunOfJob::of(job).journal(FIRST).with_closing();
     if is_later(job) {
-        let (log, earlier) = (later(job), Results::default());
-        return Ok((LogOfRank { log, journal, earlier }, Earlier::default()));
+        return Ok((LogOfRank::new(later(job), journal, Results::default()), Earlier::default()));
     }
     let (mut earlier, mut finished) = (Results::default(), copy.finished());
     let prepared = prepare(job, journal, memory_bytes, &mut |found| match found {
@@ -206,7 +217,7 @@ pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Lo
         job.report_earlier(entries);
     }
     Ok((
-        LogOfRank { log: file.into(), journal, earlier },
+        LogOfRank::new(file.into(), journal, earlier),
         Earlier { entries, bytes, since, changed, changed_one },
     ))
 }
@@ -244,12 +255,12 @@ pub(super) fn other(
 ) -> Result<(LogOfRank, Option<(u64, u64)>), Fatal> {
     let (directory, file) = of_job.join(path, rank)?;
     let journal = of_job.journal(rank).with_closing();
-    Ok((LogOfRank { log: file.into(), journal, earlier: Results::default() }, place_of(&directory).ok()))
+    Ok((LogOfRank::new(file.into(), journal, Results::default()), place_of(&directory).ok()))
 }
 
 /// Copies while the log is written, on the first rank. Returns `None` if the copy has not begun, on all ranks, and what of the log failed.
 pub(super) fn copy_first<T>(
-    LogOfRank { log, journal, earlier }: LogOfRank,
+    LogOfRank { log, journal, earlier, limits }: LogOfRank,
     copy: Copy<'_>,
     (stop, session): (&Stop, &mut Session<'_>),
     act: impl FnOnce(Copy<'_>, &mut Session<'_>) -> Result<T, RankError>,
@@ -257,7 +268,7 @@ pub(super) fn copy_first<T>(
     // Without earlier logs, the first frame says nothing of them.
     let is_later = matches!(log, Log::Later(_));
     let (journal, mut fatal) = (&journal, None);
-    let (done, written) = write_while((log, journal), stop, |log| {
+    let (done, written) = write_while((log, journal, limits), stop, |log| {
         let begun = if is_later { Ok(()) } else { write_first(log, session.is_alone()) };
         let begins = if begun.is_ok() { Begins::Logged } else { Begins::Not };
         let is_begun = session.broadcast(Some(begins))? != Begins::Not;
@@ -270,13 +281,13 @@ pub(super) fn copy_first<T>(
 
 /// The same on any other rank. Also returns what of the log failed.
 pub(super) fn copy_other<T>(
-    LogOfRank { log, journal, earlier }: LogOfRank,
+    LogOfRank { log, journal, earlier, limits }: LogOfRank,
     copy: Copy<'_>,
     stop: &Stop,
     act: impl FnOnce(Copy<'_>) -> Result<T, RankError>,
 ) -> (Result<T, RankError>, Result<(), Fatal>) {
     let journal = &journal;
-    write_while((log, journal), stop, |log| act(copy.logged(journal, &logged::OfCopy(log), earlier)))
+    write_while((log, journal, limits), stop, |log| act(copy.logged(journal, &logged::OfCopy(log), earlier)))
 }
 
 /// Device and inode of the directory of the job.

@@ -185,6 +185,7 @@ impl Rank<'_> {
             Ok((log, earlier)) => {
                 let act =
                     |copy: Copy<'_>, session: &mut Session<'_>| self.run(copy, (received, None), session);
+                let log = log.with_limits(self.arguments.log_limits());
                 let (ran, fatal) = logged::copy_first(log, copy, (&self.signals.stop(), session), act)?;
                 let earlier = (job.running.run() > 1 || !job.is_in_target()).then_some(earlier);
                 Ok(RanAll { ran: ran.flatten(), earlier, fatal })
@@ -212,6 +213,7 @@ impl Rank<'_> {
         let stop = self.signals.stop();
         match logged::other(path, of_job, session.seat().rank) {
             Ok((log, place)) => {
+                let log = log.with_limits(self.arguments.log_limits());
                 let act = |copy: Copy<'_>| self.run(copy, (received, None), session);
                 let (ran, written) = logged::copy_other(log, copy.leaving_out(place), &stop, act);
                 if let Err(fatal) = written {

@@ -83,6 +83,7 @@ impl<'a> Setting<'a> {
             run_of_job: begun.job.map(|job| job.run()),
             job_in_target: begun.job_in_target,
             given_up: begun.given_up,
+            sync_every: arguments.sync_every(),
             exclusive: arguments.exclusive,
             existing: arguments.existing(),
             in_place: arguments.in_place,

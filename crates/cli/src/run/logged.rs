@@ -312,7 +312,8 @@ fn with_journal<R: SliceResults, T>(
     stop: &Stop,
     act: impl FnOnce(&LogHandle<'_>) -> T,
 ) -> T {
-    let (done, written) = write_while((log, journal), stop, |log| sink.while_kept(journal, || act(log)));
+    let (done, written) =
+        write_while((log, journal, LogLimits::default()), stop, |log| sink.while_kept(journal, || act(log)));
     if let Err(fatal) = written {
         sink.fail(fatal);
     }
@@ -321,11 +322,11 @@ fn with_journal<R: SliceResults, T>(
 
 /// Runs a command while its log is written. Also returns what of the log failed.
 pub(crate) fn write_while<R: SliceResults, T>(
-    (log, journal): (impl Into<Log>, &Journal<R>),
+    (log, journal, limits): (impl Into<Log>, &Journal<R>, LogLimits),
     stop: &Stop,
     act: impl FnOnce(&LogHandle<'_>) -> T,
 ) -> (T, Result<(), Fatal>) {
-    let logging = Logging { facts: journal, stop, limits: LogLimits::default() };
+    let logging = Logging { facts: journal, stop, limits };
     let (done, written) = with_log(log, logging, act);
     let written = match written {
         Ok(written) if written.out_of_space.is_some() => {

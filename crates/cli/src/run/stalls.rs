@@ -59,9 +59,11 @@ fn watch_until((over, changed): &(Mutex<bool>, Condvar), watch: &mut Watch) {
     let mut is_over = over.lock().unwrap_or_else(PoisonError::into_inner);
     while !*is_over {
         is_over = changed.wait_timeout(is_over, period).unwrap_or_else(PoisonError::into_inner).0;
-        // Also when all is over: what was waited for has ended.
-        for text in watch.look(Instant::now()) {
-            complain(&text, None);
+        // Also when all is over, if a call was named: it has ended.
+        if !*is_over || watch.has_said() {
+            for text in watch.look(Instant::now()) {
+                complain(&text, None);
+            }
         }
     }
 }
@@ -100,6 +102,11 @@ impl Wait {
 }
 
 impl Watch {
+    /// Whether a warning has not been followed by its end.
+    fn has_said(&self) -> bool {
+        self.waits.values().any(|wait| wait.said.is_some())
+    }
+
     /// Looks at all threads. Returns what is to be said.
     fn look(&mut self, now: Instant) -> Vec<String> {
         let mut before = std::mem::take(&mut self.waits);

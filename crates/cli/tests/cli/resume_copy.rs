@@ -9,10 +9,10 @@ use atta_testkit::skip;
 use atta_testkit::slow::SlowFs;
 use atta_testkit::{scratch::Scratch, trees};
 use rustix::process::Signal;
-use serde_json::Value;
 
 use crate::resume::{interrupted, kill, logged, tree};
-use crate::support::{Ran, at, atta, make_directory, make_file, names_in, number, run, scratch};
+use crate::support::{atta, make_directory, make_file, names_in, number, run, scratch};
+pub(crate) use crate::support::{signature, temporary, totals};
 
 pub(crate) fn copy(arguments: &[&str]) -> Command {
     let mut command = atta();
@@ -55,34 +55,6 @@ fn killed_half_way(command: &mut Command, job: &Path, least: u64) {
         }
     }
     panic!("nothing was done in 20 runs");
-}
-
-/// What a copy has come to.
-pub(crate) fn totals(ran: &Ran) -> Vec<Value> {
-    let json = ran.json();
-    let counts =
-        ["files", "directories", "symlinks", "hard_links", "special_files", "bytes", "skipped", "failed"];
-    counts.iter().chain(&["not_kept", "names_elsewhere"]).map(|count| at(&json, count).clone()).collect()
-}
-
-pub(crate) fn signature(ran: &Ran) -> String {
-    let json = ran.json();
-    at(&json, "signature").as_str().expect("a signature").to_owned()
-}
-
-/// Temporary names in a directory and below it.
-pub(crate) fn temporary(directory: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for name in names_in(directory) {
-        let path = directory.join(&name);
-        if path.symlink_metadata().unwrap().is_dir() {
-            found.extend(temporary(&path));
-        }
-        if name.as_encoded_bytes().starts_with(b".atta.") {
-            found.push(path);
-        }
-    }
-    found
 }
 
 pub(crate) fn assert_same(source: &Path, target: &Path) {

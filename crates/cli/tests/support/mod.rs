@@ -357,6 +357,34 @@ pub(crate) fn number(value: &Value, path: &str) -> u64 {
     at(value, path).as_u64().unwrap_or_else(|| panic!("{path} is no number in {value}"))
 }
 
+/// What a copy has come to, from its JSON.
+pub(crate) fn totals(ran: &Ran) -> Vec<Value> {
+    let json = ran.json();
+    let counts =
+        ["files", "directories", "symlinks", "hard_links", "special_files", "bytes", "skipped", "failed"];
+    counts.iter().chain(&["not_kept", "names_elsewhere"]).map(|count| at(&json, count).clone()).collect()
+}
+
+pub(crate) fn signature(ran: &Ran) -> String {
+    let json = ran.json();
+    at(&json, "signature").as_str().expect("a signature").to_owned()
+}
+
+/// Temporary names in a directory and below it.
+pub(crate) fn temporary(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for name in names_in(directory) {
+        let path = directory.join(&name);
+        if path.symlink_metadata().expect("look at a name").is_dir() {
+            found.extend(temporary(&path));
+        }
+        if name.as_encoded_bytes().starts_with(b".atta.") {
+            found.push(path);
+        }
+    }
+    found
+}
+
 /// How many entries of each kind find counts, by the name that the program uses.
 pub(crate) fn kinds_by_find(root: &Path) -> BTreeMap<&'static str, u64> {
     let letters = find(Path::new("/"), [root.as_os_str(), "-printf".as_ref(), "%y".as_ref()]);

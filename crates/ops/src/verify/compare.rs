@@ -21,7 +21,7 @@ use atta_sys::at::NameAt;
 /// How often to compare entries that change.
 const TRIES: u32 = 2;
 
-impl Comparing<'_> {
+impl<const LOGGED: bool> Comparing<'_, LOGGED> {
     /// Compares two entries whose metadata was already read.
     pub(crate) fn compare(
         &self,

@@ -28,24 +28,24 @@ const BATCH: usize = 1024;
 const BATCHES_MOST: usize = 64;
 
 /// The names of TARGET's directory that belongs to a directory of SOURCE.
-pub(crate) struct TargetNames<'a, 'c> {
-    comparing: &'a Comparing<'c>,
+pub(crate) struct TargetNames<'a, 'c, const LOGGED: bool> {
+    comparing: &'a Comparing<'c, LOGGED>,
     directory: &'a Arc<SourceDirectory>,
     counterpart: Arc<Counterpart>,
 }
 
-impl<'c> Comparing<'c> {
+impl<'c, const LOGGED: bool> Comparing<'c, LOGGED> {
     /// The names on TARGET's side of a directory. None: there is no such side.
     pub(crate) fn target_names<'a>(
         &'a self,
         directory: &'a Arc<SourceDirectory>,
-    ) -> Option<TargetNames<'a, 'c>> {
+    ) -> Option<TargetNames<'a, 'c, LOGGED>> {
         let counterpart = Counterpart::of(directory)?;
         Some(TargetNames { comparing: self, directory, counterpart })
     }
 }
 
-impl TargetNames<'_, '_> {
+impl<const LOGGED: bool> TargetNames<'_, '_, LOGGED> {
     /// Called when all names of the source directory are done. If the target may have more names, adds a task for them.
     pub(crate) fn count(&self, worker: &mut VerifyWorker, tasks: &mut Tasks) {
         if !self.counterpart.is_lost() && self.may_have_more(worker) {
@@ -96,7 +96,7 @@ impl TargetNames<'_, '_> {
     }
 
     /// Reads names from this position on, and cuts them into batches, which become tasks.
-    pub(crate) fn look_up_from(&self, cx: &mut Cx<'_, Comparing<'_>>, here: Here<'_>, from: u64) {
+    pub(crate) fn look_up_from(&self, cx: &mut Cx<'_, Comparing<'_, LOGGED>>, here: Here<'_>, from: u64) {
         if self.counterpart.is_lost() {
             return;
         }

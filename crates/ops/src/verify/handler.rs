@@ -42,8 +42,9 @@ use crate::tree::operation::{Again, Cx, Handler, Stage};
 use crate::tree::progress::Counted;
 use atta_sys::{self as sys, Features};
 
-/// The walk's handler for comparisons.
-pub(crate) struct Comparing<'a> {
+/// The walk's handler for comparisons. `LOGGED`: the run has a log. Then slices keep what a later run has to know, and directories are followed until
+/// they are closed.
+pub(crate) struct Comparing<'a, const LOGGED: bool> {
     pub(crate) options: &'a Options<'a>,
     pub(crate) watch: &'a dyn Watch,
     pub(crate) trees: &'a Trees,
@@ -57,8 +58,6 @@ pub(crate) struct Comparing<'a> {
     pub(crate) live: Live,
     /// Number of directory descriptors that each thread keeps open.
     held: usize,
-    /// The run has a log: slices keep what a later run has to know.
-    pub(crate) is_logged: bool,
 }
 
 /// The place of this rank, and the key of name hashes, which all ranks have.
@@ -111,7 +110,7 @@ impl VerifyWorker {
     }
 }
 
-impl<'a> Comparing<'a> {
+impl<'a, const LOGGED: bool> Comparing<'a, LOGGED> {
     pub(crate) fn new(
         options: &'a Options<'a>,
         watch: &'a dyn Watch,
@@ -131,17 +130,11 @@ impl<'a> Comparing<'a> {
             granularity: Shown::default(),
             live: Live::default(),
             held: budget.held_in_target,
-            is_logged: false,
         }
-    }
-
-    /// With a log of the job.
-    pub(crate) fn logged(self) -> Self {
-        Self { is_logged: true, ..self }
     }
 }
 
-impl Comparing<'_> {
+impl<const LOGGED: bool> Comparing<'_, LOGGED> {
     pub(crate) fn features(&self) -> Features {
         self.options.walk.features
     }
@@ -205,7 +198,7 @@ impl Comparing<'_> {
         if both.kinds() == (Kind::File, Kind::File) {
             if links::has_names(&both) && self.options.fields.has(Field::Links) {
                 let name = links::Name::of(self.trees.files_of(&both), at.below());
-                if self.is_logged {
+                if LOGGED {
                     name.encode(&mut cx.worker.findings.names);
                 }
                 cx.worker.names.note(&name, &self.trees.links);
@@ -244,12 +237,12 @@ impl Comparing<'_> {
     }
 }
 
-impl Handler for Comparing<'_> {
+impl<const LOGGED: bool> Handler for Comparing<'_, LOGGED> {
     type Worker = VerifyWorker;
     type State = Arc<Counterpart>;
 
     const IS_SLOW: bool = true;
-    const STAGE: Stage = Stage::Closed;
+    const STAGE: Stage = if LOGGED { Stage::Closed } else { Stage::Done };
     const NEEDS: Needs = Needs::VERIFY;
 
     fn worker(&self, _index: usize) -> VerifyWorker {
@@ -270,14 +263,14 @@ impl Handler for Comparing<'_> {
     }
 
     fn done(&self, worker: &mut VerifyWorker, directory: &Arc<SourceDirectory>, tasks: &mut Tasks) {
-        if let Some(names) = self.target_names(directory).filter(|_| !self.is_logged && !self.is_stopped()) {
+        if let Some(names) = self.target_names(directory).filter(|_| !LOGGED && !self.is_stopped()) {
             names.count(worker, tasks);
         }
     }
 
     /// What only TARGET has belongs to no slice. So with a log it belongs to the closing, and is all looked up by this thread.
     fn closed(&self, worker: &mut VerifyWorker, directory: &Arc<SourceDirectory>) {
-        let is_here = self.is_logged && directory.life().is_found() && !self.is_stopped();
+        let is_here = LOGGED && directory.life().is_found() && !self.is_stopped();
         if let Some(names) = self.target_names(directory).filter(|_| is_here) {
             names.look_up_all(worker);
             if worker.findings.totals.failed() > 0 {

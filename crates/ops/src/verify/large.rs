@@ -57,7 +57,7 @@ struct Limit<'a> {
     range: Range<u64>,
 }
 
-impl Chunked for Comparing<'_> {
+impl<const LOGGED: bool> Chunked for Comparing<'_, LOGGED> {
     type Key = Key;
     /// The offset of the first difference, if there is one.
     type Value = Option<u64>;
@@ -150,7 +150,7 @@ impl Chunked for Comparing<'_> {
     }
 }
 
-impl Comparing<'_> {
+impl<const LOGGED: bool> Comparing<'_, LOGGED> {
     /// Whether a file is compared in chunks.
     pub(crate) fn is_large(&self, metadata: &Metadata) -> bool {
         let is_read = self.options.fields.has(Field::Content) && metadata.kind() == Kind::File;

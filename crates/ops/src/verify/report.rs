@@ -8,11 +8,11 @@ use super::handler::{Comparing, VerifyWorker};
 use super::pair::{At, Finding, Verdict};
 use crate::file::error::PairError;
 
-impl Comparing<'_> {
+impl<const LOGGED: bool> Comparing<'_, LOGGED> {
     /// Reports a difference.
     pub(crate) fn report(&self, worker: &mut VerifyWorker, difference: &Difference<'_>) {
         worker.findings.totals.count(&difference.change);
-        if self.is_logged {
+        if LOGGED {
             difference.encode(&mut worker.findings.differences);
         }
         self.live.differences.fetch_add(1, Ordering::Relaxed);

@@ -8,8 +8,8 @@ use crate::tree::listing::names::{Names, is_name};
 
 /// A task, which can be encoded as bytes.
 pub(crate) enum Task<'a> {
-    /// A step of a large file.
-    Large(TaskOf<Comparing<'a>>),
+    /// A step of a large file. With a log it is the same.
+    Large(TaskOf<Comparing<'a, false>>),
     /// Reads names of the target's directory, from this position on.
     Names(u64),
     /// Looks up a batch of these names in the source.

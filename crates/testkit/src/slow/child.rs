@@ -93,6 +93,13 @@ impl Builder {
         self
     }
 
+    /// Appends to this file what is done to the only file of that directory: writes and syncs.
+    #[must_use]
+    pub(crate) fn record(mut self, file: &Path) -> Self {
+        self.options.record = Some(file.to_path_buf());
+        self
+    }
+
     /// Adds a rule such as `stat:f0000007:EIO`; [`USAGE`](super::USAGE) has all that rules can say.
     ///
     /// # Panics

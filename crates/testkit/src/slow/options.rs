@@ -17,6 +17,8 @@ pub struct Options {
     pub folds_case: bool,
     /// What was written or named there and not synced is lost in the end.
     pub loses_unsynced: bool,
+    /// The file that gets what is done to the only file of that directory: writes and syncs.
+    pub record: Option<PathBuf>,
     /// How long every request waits before it is answered.
     pub latency: Duration,
     /// Directories in every directory that is not on the last level.
@@ -49,6 +51,7 @@ impl Default for Options {
             over: None,
             folds_case: false,
             loses_unsynced: false,
+            record: None,
             latency: Duration::from_micros(2000),
             directories: 40,
             depth: 1,
@@ -76,6 +79,7 @@ SIGINT. Then it prints what it served.
   --fold-case         names are case-insensitive
   --lose-unsynced     data and names that were not synced are lost at the end,
                       as in a power failure
+  --record FILE       append the writes and syncs of the only file in DIRECTORY to FILE
   --latency-us N      delay of each request (2000)
   --directories N     subdirectories per directory, except on the last level (40)
   --depth N           levels of directories below the root (1)
@@ -131,6 +135,7 @@ impl Options {
                 "--fold-case" => options.folds_case = true,
                 "--lose-unsynced" => options.loses_unsynced = true,
                 "--over" => options.over = Some(arguments.next().ok_or("--over wants a directory")?.into()),
+                "--record" => options.record = Some(arguments.next().ok_or("--record wants a file")?.into()),
                 _ => {
                     let value = arguments.next().and_then(|value| value.into_string().ok());
                     options.set(name, &value.ok_or_else(|| format!("{name} wants a value"))?)?;
@@ -182,6 +187,9 @@ impl Options {
         if let Some(directory) = &self.over {
             arguments.extend(["--over".into(), directory.clone().into_os_string()]);
         }
+        if let Some(record) = &self.record {
+            arguments.extend(["--record".into(), record.clone().into_os_string()]);
+        }
         let mut add = |name: &str, value: &dyn std::fmt::Display| {
             arguments.extend([name.into(), value.to_string().into()]);
         };
@@ -227,8 +235,9 @@ mod tests {
         assert_eq!((options.directories, options.depth, options.files), (2, 3, 4));
         assert_eq!((options.flat, options.faults.len(), options.threads), (Some(6), 2, 9));
         assert_eq!(Options::parse(options.arguments()), Ok(options));
-        let plus = parse("--readdirplus /m --over /d --fold-case --lose-unsynced").unwrap();
+        let plus = parse("--readdirplus /m --over /d --fold-case --lose-unsynced --record /r").unwrap();
         assert_eq!(plus.over.as_deref(), Some(std::path::Path::new("/d")));
+        assert_eq!(plus.record.as_deref(), Some(std::path::Path::new("/r")));
         assert_eq!(Options::parse(plus.arguments()), Ok(plus));
     }
 
@@ -242,6 +251,7 @@ mod tests {
             "/m --files -1",
             "/m --nothing 1",
             "/m --over",
+            "/m --record",
             "/m --threads 0",
             "/m --fail x",
             "/m --unknown-types --readdirplus",

@@ -14,13 +14,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fuser::{FileAttr, FileHandle, FileType, INodeNo, Request, TimeOrNow};
 use rustix::fs::{
-    AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags, openat,
+    AtFlags, CWD, FallocateFlags, Gid, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid,
+    XattrFlags, openat,
 };
 use rustix::io::{Errno, Result, pread, pwrite};
 
 use super::fault::Effect;
 use super::nodes::{Nodes, kind_of};
 use super::operation::Operation;
+use super::record::{Event, Record};
 use super::service::{Gate, listed_before_error};
 use super::unsynced::Unsynced;
 
@@ -32,8 +34,16 @@ pub(super) struct Over {
     folds_case: bool,
     open: Mutex<HashMap<u64, Open>>,
     next: AtomicU64,
+    notes: Notes,
+}
+
+/// What is noted of requests.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
     /// None: nothing is lost.
-    unsynced: Option<Arc<Unsynced>>,
+    pub(super) unsynced: Option<Arc<Unsynced>>,
+    /// The writes and syncs of the only file.
+    pub(super) record: Option<Record>,
 }
 
 /// What the kernel has open.
@@ -59,19 +69,14 @@ struct Entry {
 }
 
 impl Over {
-    pub(super) fn new(
-        directory: &Path,
-        folds_case: bool,
-        gate: Gate,
-        unsynced: Option<Arc<Unsynced>>,
-    ) -> io::Result<Self> {
+    pub(super) fn new(directory: &Path, folds_case: bool, gate: Gate, notes: Notes) -> io::Result<Self> {
         let (open, next) = (Mutex::default(), AtomicU64::new(1));
-        Ok(Self { gate, nodes: Nodes::new(directory)?, folds_case, open, next, unsynced })
+        Ok(Self { gate, nodes: Nodes::new(directory)?, folds_case, open, next, notes })
     }
 
     /// Notes that the bytes of a file have changed.
     fn note_file(&self, inode: INodeNo) -> Result<()> {
-        if let Some(unsynced) = &self.unsynced {
+        if let Some(unsynced) = &self.notes.unsynced {
             unsynced.add_file(inode.0, self.nodes.get(inode)?);
         }
         Ok(())
@@ -79,7 +84,7 @@ impl Over {
 
     /// Notes that a directory has a new name in it.
     fn note_name(&self, parent: INodeNo, name: &OsStr) -> Result<()> {
-        if let Some(unsynced) = &self.unsynced {
+        if let Some(unsynced) = &self.notes.unsynced {
             unsynced.add_name(parent.0, self.nodes.get(parent)?, name);
         }
         Ok(())
@@ -87,7 +92,7 @@ impl Over {
 
     /// Notes that a directory has lost a name.
     fn note_removed(&self, parent: INodeNo, name: &OsStr) {
-        if let Some(unsynced) = &self.unsynced {
+        if let Some(unsynced) = &self.notes.unsynced {
             unsynced.remove_name(parent.0, name);
         }
     }
@@ -247,9 +252,23 @@ impl Over {
             Some(Effect::Flip) => self.gate.faults().flip(&mut bytes, offset),
             _ => {}
         }
-        let written = pwrite(file, &bytes, offset)?;
+        let write = || pwrite(file, &bytes, offset);
+        let written = match &self.notes.record {
+            Some(record) => record.note(write, |&written| Event::Write(offset, bytes[..written].to_vec()))?,
+            None => write()?,
+        };
         self.gate.faults().add_written(written as u64);
         Ok(written)
+    }
+
+    /// Makes or removes room in a file.
+    fn allocate(&self, file: &OwnedFd, mode: FallocateFlags, range: (u64, u64)) -> Result<()> {
+        let allocate = || rustix::fs::fallocate(file, mode, range.0, range.1);
+        let clears = mode.intersects(FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE);
+        match self.notes.record.as_ref().filter(|_| clears) {
+            Some(record) => record.note(allocate, |()| Event::Clear(range.0, range.1)),
+            None => allocate(),
+        }
     }
 
     /// Attributes as a rule has them.

@@ -19,7 +19,8 @@ use super::fault::Effect;
 use super::faults::Faults;
 use super::operation::Operation;
 use super::options::Options;
-use super::over::Over;
+use super::over::{Notes, Over};
+use super::record::Record;
 use super::server::Server;
 use super::unsynced::Unsynced;
 
@@ -53,7 +54,9 @@ impl Service {
         let unsynced = options.loses_unsynced.then(|| Arc::new(Unsynced::default()));
         let session = match &options.over {
             Some(directory) => {
-                let over = Over::new(directory, options.folds_case, gate, unsynced.clone())?;
+                let record = options.record.as_deref().map(Record::open).transpose()?;
+                let notes = Notes { unsynced: unsynced.clone(), record };
+                let over = Over::new(directory, options.folds_case, gate, notes)?;
                 mount(over, &mountpoint, options)?.spawn()?
             }
             None => {

@@ -93,7 +93,8 @@ impl Known {
         bytes
     }
 
-    /// Returns `None` while the copy is not complete.
+    /// Returns `None` while the copy is not complete. A power cut may leave a record that has its length but zeros for bytes, which would say that the
+    /// copy is on storage: no source is of kind 0.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (numbers, digest) = bytes.split_at_checked(8 * Self::NUMBERS)?;
         let mut numbers = numbers.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes));
@@ -102,14 +103,8 @@ impl Known {
         let start = numbers.next()?;
         let mut source = [0; SOURCE_FACTS];
         source.iter_mut().zip(numbers).for_each(|(fact, number)| *fact = number);
-        Some(Self {
-            since,
-            names,
-            source,
-            maker,
-            start,
-            digest: digest.try_into().ok().map(Hash::from_bytes),
-        })
+        let digest = digest.try_into().ok().map(Hash::from_bytes);
+        (source[0] != 0).then_some(Self { since, names, source, maker, start, digest })
     }
 }
 
@@ -253,6 +248,8 @@ mod tests {
         for known in [Known::new(&metadata, 7, digest), Known::new(&metadata, 8, None).made_by(maker)] {
             let bytes = known.to_bytes();
             assert_eq!(Known::from_bytes(&bytes[..40]), None);
+            // Torn by a power cut: the length is there, the bytes are not.
+            assert_eq!(Known::from_bytes(&vec![0; bytes.len()]), None);
             assert_eq!(Known::from_bytes(&bytes), Some(known));
         }
         assert_eq!(Known::from_bytes(b""), None);

@@ -19,6 +19,7 @@ use crate::copy::commit::Committer;
 use crate::copy::commit::batch::BATCH_BYTES;
 use crate::copy::commit::syncing::{Opened, make_durable};
 use crate::copy::handler::CopyOperation;
+use crate::copy::options::Options;
 use crate::copy::results::Results;
 use crate::copy::target::Target;
 use crate::copy::target::mirror::{Mirror, SourceDirectory};
@@ -27,8 +28,8 @@ use crate::tree::directory::Directory;
 use crate::tree::journal::Held;
 use crate::tree::listing::descriptor_cache::DescriptorCache;
 
-/// How long after the begin of a sync the next one begins, in milliseconds.
-const EVERY_MS: u64 = 5000;
+/// How long after the begin of a sync the next one begins.
+const EVERY: Duration = Duration::from_secs(5);
 /// How often it is looked whether one is due.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -79,6 +80,8 @@ pub(crate) struct Noting<'a> {
     began: Instant,
     /// When the last sync began, in milliseconds since `began`.
     last: AtomicU64,
+    /// How long after the begin of a sync the next one begins, in milliseconds.
+    every_ms: u64,
     /// Counts notes.
     notes: AtomicU64,
     chunks: ChunkBytes,
@@ -128,7 +131,9 @@ impl CopyOperation<'_> {
 }
 
 impl<'a> Noting<'a> {
-    pub(crate) fn new(journal: &'a Journal<Results>, log: &'a dyn CopyLog, outlives_run: bool) -> Self {
+    pub(crate) fn new(journal: &'a Journal<Results>, log: &'a dyn CopyLog, options: &Options<'_>) -> Self {
+        let every = options.sync_every.unwrap_or(EVERY).as_millis();
+        let every_ms = u64::try_from(every).unwrap_or(u64::MAX);
         let ([last, notes, published], chunks) = ([0; 3].map(AtomicU64::new), ChunkBytes::default());
         let asked = Asked { commits: AtomicU64::new(log.commits()), ..Asked::default() };
         let (unsynced, began) = (Mutex::default(), Instant::now());
@@ -136,10 +141,11 @@ impl<'a> Noting<'a> {
         Self {
             journal,
             log,
-            outlives_run,
+            outlives_run: options.tries_again(),
             unsynced,
             began,
             last,
+            every_ms,
             notes,
             chunks,
             published,
@@ -162,7 +168,7 @@ impl<'a> Noting<'a> {
 
     /// Whether a sync of what is held is due.
     fn is_due(&self) -> bool {
-        let is_old = self.now().saturating_sub(self.last.load(Ordering::Relaxed)) >= EVERY_MS;
+        let is_old = self.now().saturating_sub(self.last.load(Ordering::Relaxed)) >= self.every_ms;
         let is_asked =
             (self.has_held() || self.chunks.unbegun() > 0) && self.asked.sync.load(Ordering::Relaxed);
         self.has_held() && is_old || is_asked || self.chunks.unbegun() >= BATCH_BYTES
@@ -171,7 +177,7 @@ impl<'a> Noting<'a> {
     /// Whether the batch is to be published. True for one thread: the others take it that this one does that.
     fn is_batch_due(&self) -> bool {
         let (last, now) = (self.published.load(Ordering::Relaxed), self.now());
-        now.saturating_sub(last) >= EVERY_MS
+        now.saturating_sub(last) >= self.every_ms
             && self.published.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 

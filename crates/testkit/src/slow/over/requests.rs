@@ -17,6 +17,7 @@ use rustix::io::Result;
 
 use super::super::nodes::Nodes;
 use super::super::operation::Operation;
+use super::super::record::Event;
 use super::super::service::prepare;
 use super::{Open, Over, answer};
 
@@ -376,7 +377,8 @@ impl Filesystem for Over {
         let sync = || {
             self.pass(request, Operation::Fsync, inode, None, 0)?;
             // What is written from here on is not synced.
-            self.unsynced.iter().for_each(|unsynced| unsynced.sync_file(inode.0));
+            self.notes.record.as_ref().map_or(Ok(()), |record| record.add(Event::Sync))?;
+            self.notes.unsynced.iter().for_each(|unsynced| unsynced.sync_file(inode.0));
             rustix::fs::fsync(&self.file(handle)?)
         };
         empty(reply, sync());
@@ -444,7 +446,7 @@ impl Filesystem for Over {
     ) {
         let sync = || {
             self.pass(request, Operation::Fsync, inode, None, 0)?;
-            self.unsynced.iter().for_each(|unsynced| unsynced.sync_directory(inode.0));
+            self.notes.unsynced.iter().for_each(|unsynced| unsynced.sync_directory(inode.0));
             rustix::fs::fsync(self.reopen(inode, OFlags::RDONLY | OFlags::DIRECTORY)?)
         };
         empty(reply, sync());
@@ -529,7 +531,7 @@ impl Filesystem for Over {
     ) {
         let passed = self.pass(request, Operation::Fallocate, inode, None, 0);
         let mode = FallocateFlags::from_bits_retain(mode.cast_unsigned());
-        let allocated = passed.and_then(|_| rustix::fs::fallocate(&self.file(handle)?, mode, offset, length));
+        let allocated = passed.and_then(|_| self.allocate(&*self.file(handle)?, mode, (offset, length)));
         empty(reply, allocated.and_then(|()| self.note_file(inode)));
     }
 

@@ -1,0 +1,305 @@
+//! Copies to a disk that a power cut takes at any time. The same command is given again, as after a reboot.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use atta_testkit::random::Random;
+use atta_testkit::recorded::RecordedDisk;
+use atta_testkit::scratch::Scratch;
+use serde_json::Value;
+
+use super::{Case, Counts, Found, after_boot, kill_and_run};
+use crate::support::{
+    Running, atta, make_directory, make_file, make_link, names_in, run, scratch, signature, temporary, totals,
+};
+
+fn bytes(random: &mut Random, length: usize) -> Vec<u8> {
+    std::iter::repeat_with(|| random.draw().to_le_bytes()).flatten().take(length).collect()
+}
+
+/// Directories, small files, files with several names, links, extended attributes, two large files, and times of all of them.
+fn make_source(source: &Path, random: &mut Random) {
+    let (mut directories, mut files) = (vec![make_directory(source)], Vec::new());
+    for number in 0..36 {
+        let parent = if random.chance(60) { source.to_path_buf() } else { random.pick(&directories).clone() };
+        directories.push(make_directory(parent.join(format!("d{number}"))));
+    }
+    for directory in &directories {
+        for number in 0..random.below(24) {
+            let size = *random.pick(&[0, 17, 700, 4096, 5_000, 20_000, 70_000]);
+            files.push(make_file(directory.join(format!("f{number}")), &bytes(random, size)));
+        }
+    }
+    for number in 0..40 {
+        let name = random.pick(&directories).join(format!("again{number}"));
+        std::fs::hard_link(random.pick(&files), &name).unwrap();
+        make_link(format!("f{number}"), random.pick(&directories).join(format!("link{number}")));
+    }
+    for (directory, size) in [(&directories[0], 6 << 20), (&directories[4], (4 << 20) + 12_345)] {
+        files.push(make_file(directory.join("large"), &bytes(random, size)));
+    }
+    for entry in files.iter().chain(&directories).filter(|_| random.chance(15)).collect::<Vec<_>>() {
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(entry, "user.note", b"some words", flags).unwrap();
+    }
+    // Of directories last, the deepest first.
+    for entry in files.iter().chain(directories.iter().rev()) {
+        let time = rustix::fs::Timespec {
+            tv_sec: random.below(1 << 31).cast_signed(),
+            tv_nsec: random.below(1_000_000_000).cast_signed(),
+        };
+        let times = rustix::fs::Timestamps { last_access: time, last_modification: time };
+        rustix::fs::utimensat(rustix::fs::CWD, entry, &times, rustix::fs::AtFlags::empty()).unwrap();
+    }
+}
+
+/// What TARGET is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// The name of the copy.
+    Name,
+    /// A directory that the copy is put into.
+    Into,
+    /// A copy that has the directories already, and some older files: all files get their names one by one.
+    Merged,
+}
+
+/// A copy that is recorded.
+pub(super) struct CopyCase {
+    scratch: Scratch,
+    source: PathBuf,
+    /// Options that all runs have.
+    options: Vec<String>,
+    form: Form,
+    /// What an undisturbed run comes to.
+    totals: Vec<Value>,
+    signature: String,
+}
+
+impl CopyCase {
+    pub(super) fn new(random: &mut Random) -> Self {
+        let scratch = scratch("power-cut");
+        let source = scratch.join("source");
+        make_source(&source, random);
+        let fsync = *random.pick(&["batch", "batch", "batch", "file"]);
+        let mut options = ["--json", "--chunk", "1M", "--fsync", fsync].map(str::to_owned).to_vec();
+        if random.chance(30) {
+            options.push("--verify".to_owned());
+        }
+        let mut plain = atta();
+        plain.arg("copy").args(&options).arg(&source).arg(scratch.join("plain"));
+        let plain = run(&mut plain).expect_code(0);
+        let (totals, signature) = (totals(&plain), signature(&plain));
+        Self {
+            scratch,
+            source,
+            options,
+            form: *random.pick(&[Form::Name, Form::Into, Form::Merged]),
+            totals,
+            signature,
+        }
+    }
+
+    /// The copy to this disk, with more options.
+    fn copy(&self, disk: &Path, more: &[String]) -> Command {
+        let mut command = atta();
+        command.arg("copy").args(&self.options).args(more);
+        if self.form == Form::Merged {
+            command.arg("-T");
+        }
+        command.arg(&self.source).arg(if self.form == Form::Name {
+            self.target(disk)
+        } else {
+            disk.join("into")
+        });
+        command.env("XDG_STATE_HOME", self.scratch.join("state"));
+        command
+    }
+
+    /// The directory that has the job.
+    fn top(&self, disk: &Path) -> PathBuf {
+        if self.form == Form::Into { disk.join("into") } else { disk.to_path_buf() }
+    }
+
+    fn target(&self, disk: &Path) -> PathBuf {
+        disk.join(match self.form {
+            Form::Name => "target",
+            Form::Into => "into/source",
+            Form::Merged => "into",
+        })
+    }
+
+    /// Makes the directories of the source in an older copy, and some files with other contents.
+    fn make_older(from: &Path, to: &Path) {
+        make_directory(to);
+        for name in names_in(from) {
+            let (from, to) = (from.join(&name), to.join(&name));
+            let kind = from.symlink_metadata().unwrap().file_type();
+            if kind.is_dir() {
+                Self::make_older(&from, &to);
+            } else if kind.is_file() && name.as_encoded_bytes().ends_with(b"3") {
+                make_file(&to, b"older");
+            }
+        }
+    }
+
+    /// A run that takes some seconds, with several syncs.
+    fn slow(&self, disk: &Path, random: &mut Random) -> Running {
+        let options = [
+            ("--sync-ms", 100 + random.below(500)),
+            ("--iops", 600 + random.below(1_500)),
+            ("-j", *random.pick(&[1, 2, 4])),
+        ];
+        let options: Vec<_> =
+            options.iter().flat_map(|(name, value)| [(*name).to_owned(), value.to_string()]).collect();
+        Running::start(self.copy(disk, &options).stdout(Stdio::piped()).stderr(Stdio::piped()))
+    }
+
+    /// Fails unless the copy is equal to the source. Where the copy went on after the reboot, names of one file may be of two: those that were copied
+    /// before, and those after (`docs/resume.md`). Returns whether that is so.
+    fn compare(&self, disk: &Path, said: &str, may_split: bool) -> bool {
+        let target = self.target(disk);
+        let verified = run(atta().args(["verify", "--content"]).arg(&self.source).arg(&target));
+        let is_split = may_split && verified.code() == 1 && is_links_alone(&verified.err());
+        assert!(verified.code() == 0 || is_split, "{said}\n{}{}", verified.out(), verified.err());
+        let slash = |path: &Path| format!("{}/", path.display());
+        let mut rsync = Command::new("rsync");
+        rsync.args([
+            if is_split { "-aAXn" } else { "-aHAXn" },
+            "--delete",
+            "--checksum",
+            "--itemize-changes",
+        ]);
+        let ran = run(rsync.args([slash(&self.source), slash(&target)]));
+        assert_eq!((ran.code(), ran.out()), (0, String::new()), "{said}\n{}", ran.err());
+        is_split
+    }
+
+    /// Gives the command again, and looks at what it comes to.
+    fn go_on(&self, found: &Found<'_>, counts: &mut Counts) {
+        let disk = found.disk;
+        if self.form == Form::Name && self.target(disk).exists() && !has_job(disk) {
+            return self.assert_not_begun(found, counts);
+        }
+        let ran = run(&mut after_boot(&self.copy(disk, &[]), self.scratch.path()));
+        let said = format!("{}\n{}{}", found.said, ran.out(), ran.err());
+        assert_eq!(ran.code(), 0, "{said}");
+        let is_resumed = ran.err().contains("resuming the job");
+        if !is_resumed {
+            counts.anew += 1;
+            if clean(&self.top(disk), &said, counts) && self.form != Form::Name {
+                // Directories of the copy have new times.
+                run(&mut self.copy(disk, &[])).expect_code(0);
+            }
+        }
+        let is_split = self.compare(disk, &said, is_resumed);
+        counts.split += u64::from(is_split);
+        assert_eq!(signature(&ran), self.signature, "{said}");
+        if is_resumed {
+            counts.resumed += 1;
+            let told = [totals(&ran), self.totals.clone()];
+            let [ran, plain] = told.map(|totals| if is_split { apart_from_links(&totals) } else { totals });
+            assert_eq!(ran, plain, "{said}");
+        }
+        assert_eq!(temporary(disk), Vec::<PathBuf>::new(), "{said}");
+    }
+}
+
+impl CopyCase {
+    /// TARGET has its name and no job, so that the command would copy into it: the copy has come to its end.
+    fn assert_not_begun(&self, found: &Found<'_>, counts: &mut Counts) {
+        let verified =
+            run(atta().args(["verify", "--content"]).arg(&self.source).arg(self.target(found.disk)));
+        if verified.code() != 0 && self.options.iter().any(|option| option == "file") {
+            // Known: with --fsync file, TARGET has its name before the job begins.
+            counts.early += 1;
+            return;
+        }
+        self.compare(found.disk, &found.said, false);
+        counts.ended += 1;
+    }
+}
+
+impl Case for CopyCase {
+    fn words(&self) -> String {
+        format!("{:?} {}", self.form, self.options.join(" "))
+    }
+
+    fn record(&self, disk: &RecordedDisk, random: &mut Random) {
+        match self.form {
+            Form::Name => {}
+            Form::Into => drop(make_directory(disk.path().join("into"))),
+            Form::Merged => Self::make_older(&self.source, &self.target(&disk.path())),
+        }
+        kill_and_run(disk, random, &|random| self.slow(&disk.path(), random));
+    }
+
+    fn check(&self, found: &Found<'_>, counts: &mut Counts) {
+        if !found.has_ended {
+            return self.go_on(found, counts);
+        }
+        self.compare(found.disk, &found.said, false);
+        // Where TARGET was the name of the copy, the same command is another copy by now.
+        if self.form != Form::Name && found.number.is_multiple_of(4) {
+            let resumed = counts.resumed;
+            self.go_on(found, counts);
+            assert_eq!(counts.resumed, resumed, "{}: the job is still there", found.said);
+        }
+    }
+}
+
+/// A copy that begins anew leaves what is of another start of the host to `atta clean`, which leaves what no record proves: the power cut may have
+/// taken the record of a run in its first moments (`docs/design/0017-leftovers.md`, open 3). Returns whether something
+/// was left.
+fn clean(top: &Path, said: &str, counts: &mut Counts) -> bool {
+    if temporary(top).is_empty() {
+        return false;
+    }
+    counts.left += 1;
+    run(atta().args(["clean", "--yes"]).arg(top)).expect_code(0);
+    if !temporary(top).is_empty() {
+        counts.unproved += 1;
+        let is_record = |path: &PathBuf| std::fs::read(path).is_ok_and(|text| text.ends_with(b"end\n"));
+        let proved: Vec<_> = records(top).into_iter().filter(is_record).collect();
+        assert_eq!(proved, Vec::<PathBuf>::new(), "{said}");
+        for path in temporary(top) {
+            // Some are in others that are gone by now.
+            let _gone = std::fs::remove_file(&path).or_else(|_| std::fs::remove_dir_all(&path));
+        }
+    }
+    true
+}
+
+/// Whether there is a job in this place.
+fn has_job(top: &Path) -> bool {
+    let home = top.join(".atta.0");
+    let names = if home.exists() { names_in(&home) } else { Vec::new() };
+    names.iter().any(|name| home.join(name).join("job").exists())
+}
+
+/// The records of runs in this place.
+fn records(top: &Path) -> Vec<PathBuf> {
+    let home = top.join(".atta.0");
+    let names = if home.exists() { names_in(&home) } else { Vec::new() };
+    let runs = names.iter().map(|run| home.join(run).join("record"));
+    runs.filter(|path| path.exists()).collect()
+}
+
+/// Whether a comparison has found nothing but names that are not names of one file any more.
+fn is_links_alone(said: &str) -> bool {
+    let mut lines = said.lines().rev();
+    let kinds = lines.find_map(|line| line.strip_suffix(')')?.split_once(" different (links "));
+    kinds.is_some_and(|(all, links)| all == links)
+}
+
+/// Totals without what differs if a file becomes two: names count as files or as links, bytes more than
+/// once, and names of the other one as missing.
+fn apart_from_links(totals: &[Value]) -> Vec<Value> {
+    let [files, directories, symlinks, links, special, _bytes, rest @ .., _elsewhere] = totals else {
+        panic!("other totals: {totals:?}")
+    };
+    let names = files.as_u64().zip(links.as_u64()).map(|(files, links)| files + links);
+    let mut rest = rest.to_vec();
+    rest.iter_mut().filter_map(Value::as_object_mut).for_each(|not_kept| drop(not_kept.remove("hard_links")));
+    [&[Value::from(names), directories.clone(), symlinks.clone(), special.clone()], rest.as_slice()].concat()
+}
