@@ -127,6 +127,9 @@ impl Asking<'_> {
                 }
             }
         }
+        // A run that was killed in its first second has no job yet, but may have made TARGET.
+        let as_name = job::place_in_target(&self.sources, target, TargetIs::Name)?;
+        let is = if is == TargetIs::Directory && as_name.has_begun_new() { TargetIs::Name } else { is };
         let place = job::place_in_target(&self.sources, target, is)?;
         let job = job::later(&place, self.asked(is, false)?, arguments.report.kept())?;
         Ok(OfCopy { job, target: is, given_up: None })

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use atta_entry::Kind;
 use atta_ops::copy::{Existing, Keep, Options};
+use atta_ops::resume::JobPlace;
 use atta_ops::walk;
 use atta_runtime::{Rate, Seat, Session, Stop};
 
@@ -82,6 +83,7 @@ impl<'a> Setting<'a> {
             no_target_directory: arguments.no_target_directory || begun.target_is_name,
             run_of_job: begun.job.map(|job| job.run()),
             job_in_target: begun.job_in_target,
+            request: JobPlace::from(Path::new(OsStr::from_bytes(&begun.directory))).name(),
             given_up: begun.given_up,
             sync_every: arguments.sync_every(),
             exclusive: arguments.exclusive,

@@ -455,6 +455,31 @@ fn copy_without_a_job_begins_anew() {
     assert_same(&source, &scratch.join("target"));
 }
 
+/// With `--fsync none` TARGET has its name before the job begins.
+#[test]
+fn copy_killed_in_its_first_second_is_the_same_copy() {
+    let (scratch, source) = tree();
+    let here = scratch.path();
+    let mut command = copy_in(here, &["--iops", "600", "tree", "target"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !here.join("target").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    make_directory(here.join("other"));
+    run(&mut copy_in(here, &["--update", "other", "target"])).expect_code(0);
+    assert!(here.join("target/other").is_dir(), "another copy is put into TARGET");
+    std::fs::remove_dir(here.join("target/other")).unwrap();
+    run(&mut copy_in(here, &["tree", "target"])).expect_code(0);
+    assert_same(&source, &here.join("target"));
+    assert_eq!(names_in(here), ["other", "target", "tree"]);
+    // Then TARGET is a directory like others.
+    run(&mut copy_in(here, &["tree", "target"])).expect_code(0);
+    assert!(here.join("target/tree/flat").is_dir());
+}
+
 #[test]
 fn copy_goes_on_where_no_log_can_be_kept() {
     let (scratch, source) = killed();

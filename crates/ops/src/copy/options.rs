@@ -68,6 +68,8 @@ pub struct Options<'a> {
     pub run_of_job: Option<u32>,
     /// The log of the job is in TARGET ([`JobPlace`](crate::resume::JobPlace)): then the job ends with the run, also if entries failed.
     pub job_in_target: bool,
+    /// The name of the directory of that job ([`JobPlace::name`](crate::resume::JobPlace::name)). Only the first rank needs it.
+    pub request: Option<String>,
     /// With a log: the time from the begin of a sync to the next one, and from batch to batch. None: 5 s.
     pub sync_every: Option<Duration>,
     /// The number of another job, which is given up: what it has not completed in TARGET is removed. Only the first rank needs it.

@@ -12,6 +12,7 @@
 //!   top 66306 2                 device and inode of the directory that it is beside
 //!   into                        TARGET is a directory that things are put into
 //!   log                         the run has a log of its job: a later run of the job goes on with what is left
+//!   request job.b90f0eaf7b380874  the directory of that job, as it follows from what was asked for
 //!   log here                    the same; the log is beside the record, unless the run was killed before it made one
 //!   new 6e6577                  makes this name, in hexadecimal digits, which was not there
 //!   name 6f6c64                 makes something below or in the place of this name
@@ -88,6 +89,8 @@ pub(crate) struct Record {
     pub(crate) is_into: bool,
     /// Where the log of the run's job is, if there is one.
     pub(crate) log: Option<LogPlace>,
+    /// The name of the job's directory, if that is in the one of all runs of the user.
+    pub(crate) request: Option<String>,
     pub(crate) makes: Vec<Makes>,
 }
 
@@ -102,12 +105,23 @@ impl Record {
             0..=NAMES_MAX => makes,
             _ => vec![Makes { name: c".".to_owned(), is_new: false }],
         };
-        Self { job, holder, boot: boot(), uid, top, is_into, log: None, makes }
+        Self { job, holder, boot: boot(), uid, top, is_into, log: None, request: None, makes }
     }
 
     /// For a run that has a log of its job, or not.
     pub(crate) fn with_log(self, log: Option<LogPlace>) -> Self {
         Self { log, ..self }
+    }
+
+    /// For a run whose job has this directory.
+    pub(crate) fn with_request(self, request: Option<String>) -> Self {
+        Self { request, ..self }
+    }
+
+    /// Whether it is of a run for this request that makes a new entry in the directory that it is beside.
+    pub(crate) fn makes_new(&self, request: &str) -> bool {
+        let is_new = !self.is_into && self.makes.iter().any(|makes| makes.is_new);
+        is_new && self.request.as_deref() == Some(request)
     }
 
     /// Whether it is of a process of this host.
@@ -122,7 +136,7 @@ impl Record {
     }
 
     pub(crate) fn to_text(&self) -> String {
-        let Self { job, holder, boot, uid, top, is_into, log, makes } = self;
+        let Self { job, holder, boot, uid, top, is_into, log, request, makes } = self;
         let mut text = format!("{HEAD}\njob {job:016x}\nhost {}\nboot {boot}\n", holder.host);
         let _ = writeln!(
             text,
@@ -137,6 +151,9 @@ impl Record {
             Some(LogPlace::Here) => text.push_str("log here\n"),
             None => {}
         }
+        if let Some(request) = request {
+            let _ = writeln!(text, "request {request}");
+        }
         for Makes { name, is_new } in makes {
             let word = if *is_new { "new" } else { "name" };
             let _ = writeln!(text, "{word} {}", hex(name.to_bytes()));
@@ -149,9 +166,9 @@ impl Record {
     pub(crate) fn from_text(text: &[u8]) -> Option<Self> {
         let mut read = Fields::default();
         fields_of(text, HEAD, BYTES_MAX)?.try_for_each(|(word, rest)| read.take(word, rest))?;
-        let Fields { job, host, boot, pid, uid, started, top, is_into, log, makes } = read;
+        let Fields { job, host, boot, pid, uid, started, top, is_into, log, request, makes } = read;
         let holder = Holder { host: host?, pid: pid?, started: started? };
-        Some(Self { job: job?, holder, boot: boot?, uid: uid?, top: top?, is_into, log, makes })
+        Some(Self { job: job?, holder, boot: boot?, uid: uid?, top: top?, is_into, log, request, makes })
     }
 }
 
@@ -178,6 +195,7 @@ struct Fields {
     top: Option<(u64, u64)>,
     is_into: bool,
     log: Option<LogPlace>,
+    request: Option<String>,
     makes: Vec<Makes>,
 }
 
@@ -207,6 +225,7 @@ impl Fields {
                 let here = (rest == "here").then_some(LogPlace::Here);
                 once(&mut self.log, here.or(rest.is_empty().then_some(LogPlace::Elsewhere)))
             }
+            "request" => once(&mut self.request, is_word(rest).then(|| rest.to_owned())),
             "new" | "name" => {
                 let name = unhex(rest).and_then(|name| CString::new(name).ok());
                 let name = name.filter(|name| is_name(name) && self.makes.len() < NAMES_MAX)?;

@@ -9,6 +9,7 @@
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
@@ -158,6 +159,24 @@ impl JobPlace {
             Err(NotBegun::Failed(_, Errno::ACCES | Errno::PERM)) if !self.is_reachable() => Ok(None),
             opened => Ok(read_header(&opened?)?.map(|header| header.number)),
         }
+    }
+
+    /// The name of its directory, if it is in the target of a copy or beside a catalog.
+    #[must_use]
+    pub fn name(&self) -> Option<String> {
+        self.in_target.as_ref().map(|in_target| in_target.name.to_string_lossy().into_owned())
+    }
+
+    /// Whether a run of this job, which makes a new entry in the directory that it is put into, has begun and not come to its end, although the job may
+    /// not have begun: its record is there.
+    #[must_use]
+    pub fn has_begun_new(&self) -> bool {
+        let Some((home, request)) =
+            self.in_target.as_ref().and_then(|in_target| in_target.home().ok()).zip(self.name())
+        else {
+            return false;
+        };
+        jobs::others_in(&Arc::new(home)).iter().any(|other| other.record.makes_new(&request))
     }
 
     /// The directory of all runs of this user that it is in, if it is in the target of a copy or beside a catalog.

@@ -44,7 +44,8 @@ pub(crate) fn begin(place: &Place<'_>, sources: &[Vec<u8>]) -> Result<Option<Job
     let identity = sys::stat_of(top).map_or((0, 0), |top| (top.device, top.inode));
     let is_locked = target.is_taken();
     let record = Record::of_this_process(namer.job(), identity, target.is_into(), made_by(top, roots))
-        .with_log(options.log_place());
+        .with_log(options.log_place())
+        .with_request(options.request.clone());
     let setting = Setting {
         top,
         namer,
