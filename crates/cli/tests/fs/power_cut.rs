@@ -66,8 +66,6 @@ struct Counts {
     ended: u64,
     /// Of those that went on: with a file that became two.
     split: u64,
-    /// With TARGET and no job.
-    early: u64,
     /// Of those that began anew: with something left, and with something that is left by `atta clean`.
     left: u64,
     unproved: u64,
