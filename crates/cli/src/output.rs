@@ -15,6 +15,8 @@ use rustix::io::Errno;
 static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 /// The file that took the place of standard output.
 static NAME: OnceLock<String> = OnceLock::new();
+/// That file has what was in it before: it is emptied with the first bytes, as another process may be writing it until then.
+static IS_UNTOUCHED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn look() {
     if rustix::io::fcntl_getfd(rustix::stdio::stdout()) == Err(Errno::BADF) {
@@ -40,6 +42,7 @@ pub(crate) fn was_closed() -> bool {
 pub(crate) fn replace(file: &File, name: String) -> io::Result<()> {
     rustix::stdio::dup2_stdout(file)?;
     WAS_CLOSED.store(false, Ordering::Relaxed);
+    IS_UNTOUCHED.store(true, Ordering::Relaxed);
     // A second file is not put there.
     let _ = NAME.set(name);
     Ok(())
@@ -56,6 +59,14 @@ pub(crate) fn is_file() -> bool {
         .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file())
 }
 
+/// Empties the file that took the place of standard output, unless something was written to it. Called when a run has come to its end.
+pub(crate) fn end() {
+    if IS_UNTOUCHED.swap(false, Ordering::Relaxed) {
+        // A pipe or a device cannot be emptied.
+        let _ = rustix::fs::ftruncate(rustix::stdio::stdout(), 0);
+    }
+}
+
 /// Writes all bytes and flushes them.
 ///
 /// # Errors
@@ -63,6 +74,9 @@ pub(crate) fn is_file() -> bool {
 pub(crate) fn write(bytes: &[u8]) -> io::Result<()> {
     if was_closed() && !bytes.is_empty() {
         return Err(Errno::BADF.into());
+    }
+    if !bytes.is_empty() {
+        end();
     }
     let mut output = io::stdout().lock();
     output.write_all(bytes).and_then(|()| output.flush())

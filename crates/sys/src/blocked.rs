@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use libc::c_long;
 use rustix::fd::OwnedFd;
-use rustix::fs::{CWD, Mode, OFlags, open, openat, readlinkat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, StatxFlags, open, openat, readlinkat, statx};
 use rustix::io::pread;
 
 use crate::listing::names_of;
@@ -176,9 +176,14 @@ impl Blocked {
     }
 }
 
-/// The path of an open file.
+/// The path of an open file. None: it is closed by now, or a pipe with a name.
 fn path_of(descriptor: i32) -> Option<Vec<u8>> {
-    readlinkat(CWD, format!("/proc/self/fd/{descriptor}"), Vec::new()).ok().map(std::ffi::CString::into_bytes)
+    let link = format!("/proc/self/fd/{descriptor}");
+    // What the kernel knows already: this must not wait for a server.
+    let found = statx(CWD, &link, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).ok()?;
+    let is_pipe = FileType::from_raw_mode(found.stx_mode.into()) == FileType::Fifo;
+    let path = readlinkat(CWD, link, Vec::new()).ok().filter(|_| !is_pipe);
+    path.map(std::ffi::CString::into_bytes)
 }
 
 /// A path, or that of the open file that it names.
@@ -264,7 +269,16 @@ mod tests {
 
     #[test]
     fn waits_for_no_file_are_not_seen() {
+        let scratch = atta_testkit::scratch::Scratch::new("blocked").unwrap();
+        mkfifoat(CWD, scratch.join("a fifo"), Mode::RWXU).unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
+        let named = file(&scratch.join("a fifo"), OFlags::RDWR);
+        let release = named.try_clone().unwrap();
+        no_path_is_seen(reader.into(), || drop(writer));
+        no_path_is_seen(named, || drop(rustix::io::write(&release, b"x").unwrap()));
+    }
+
+    fn no_path_is_seen(reader: OwnedFd, release: impl FnOnce()) {
         std::thread::scope(|scope| {
             let (says, hears) = channel();
             scope.spawn(move || {
@@ -279,7 +293,7 @@ mod tests {
                 std::thread::yield_now();
             };
             assert_eq!((blocked.call(), blocked.path(thread)), ("read", None));
-            drop(writer);
+            release();
         });
     }
 }

@@ -1,6 +1,8 @@
 //! A copy with a log of its job, in TARGET or in a directory that the user names (`--job`): what earlier runs have copied is not copied again.
 //! `run/logged.rs` has the log.
 
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use atta_entry::escape;
@@ -129,7 +131,11 @@ impl Asking<'_> {
         }
         // A run that was killed in its first second has no job yet, but may have made TARGET.
         let as_name = job::place_in_target(&self.sources, target, TargetIs::Name)?;
-        let is = if is == TargetIs::Directory && as_name.has_begun_new() { TargetIs::Name } else { is };
+        let is = if is == TargetIs::Directory && as_name.has_made(&last_name(target)) {
+            TargetIs::Name
+        } else {
+            is
+        };
         let place = job::place_in_target(&self.sources, target, is)?;
         let job = job::later(&place, self.asked(is, false)?, arguments.report.kept())?;
         Ok(OfCopy { job, target: is, given_up: None })
@@ -158,6 +164,12 @@ impl Asking<'_> {
             (true, true) => TargetIs::Name,
         }
     }
+}
+
+/// The last name of a path. Empty if it has none.
+fn last_name(path: &[u8]) -> CString {
+    let name = Path::new(OsStr::from_bytes(path)).file_name();
+    CString::new(name.unwrap_or_default().as_bytes()).unwrap_or_default()
 }
 
 /// The log of a rank, and what goes into it.

@@ -50,6 +50,16 @@ pub(crate) fn write_all(directory: &Path, files: &[(String, String)]) -> Result<
 /// owns it and it has no other name: in a directory that others can write, an attacker may have planted a link to another file. Devices
 /// and pipes are written to as they are.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
+    let file = open_kept(path)?;
+    let stat = rustix::fs::fstat(&file)?;
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
+        file.set_len(0)?;
+    }
+    Ok(file)
+}
+
+/// The same, but an existing file keeps its bytes.
+pub(crate) fn open_kept(path: &Path) -> io::Result<File> {
     let mut new = OpenOptions::new();
     match new.write(true).create_new(true).mode(0o600).open(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -67,7 +77,6 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
         if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_nlink != 1 {
             return Err(io::Error::other("it exists, and belongs to somebody else or has several names"));
         }
-        file.set_len(0)?;
     }
     Ok(file)
 }

@@ -33,6 +33,8 @@ pub(crate) struct Job {
 pub(crate) enum Kept {
     Text,
     Json,
+    /// On standard error: rows go to standard output.
+    BesideRows,
     Nothing,
 }
 
@@ -237,6 +239,11 @@ fn print_kept(path: &Path, kept: &[u8], summary: Kept) -> Refused {
     let printed = match summary {
         Kept::Json => print_rows(format!("{json}\n").as_bytes()),
         Kept::Text => print_rows(text.as_bytes()),
+        Kept::BesideRows => {
+            // An error of standard error cannot be reported.
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+            Ok(())
+        }
         Kept::Nothing => Ok(()),
     };
     if let Err(fatal) = printed {
@@ -244,7 +251,7 @@ fn print_kept(path: &Path, kept: &[u8], summary: Kept) -> Refused {
     }
     let what = match summary {
         Kept::Nothing => String::new(),
-        Kept::Text | Kept::Json => NotBegun::Complete(Vec::new()).describe(path),
+        Kept::Text | Kept::Json | Kept::BesideRows => NotBegun::Complete(Vec::new()).describe(path),
     };
     Refused::done(code, what, "--restart begins it anew")
 }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::failures::is_same_file;
 use super::fatal::output_error;
-use super::file::{create, describe, printable};
+use super::file::{describe, open_kept, printable};
 use super::messages::hint;
 use super::refused::Refused;
 use crate::arguments::ReportArguments;
@@ -50,7 +50,7 @@ impl<'a> Printing<'a> {
         self.to.is_some()
     }
 
-    /// Puts the file in the place of standard output. An existing file is overwritten.
+    /// Puts the file in the place of standard output. An existing file is overwritten when something is printed, or at the end.
     pub(crate) fn open(&self) -> Result<(), Refused> {
         let Some(path) = self.to else {
             let is_lost = self.has_rows && output::was_closed();
@@ -65,7 +65,7 @@ impl<'a> Printing<'a> {
             let what = format!("--print-to is a file that the command reads or writes otherwise: {name}");
             return Err(Refused::usage(what, "name a new file"));
         }
-        let opened = create(path).and_then(|file| output::replace(&file, name.clone()));
+        let opened = open_kept(path).and_then(|file| output::replace(&file, name.clone()));
         opened.map_err(|error| Refused::fatal(format!("cannot print to {name}: {}", describe(&error))))
     }
 

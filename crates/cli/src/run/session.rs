@@ -14,6 +14,7 @@ use super::printing::Printing;
 use super::refused::Refused;
 use super::signals::Signals;
 use super::stalls::Stalls;
+use crate::output;
 use crate::schedule::RankArguments;
 
 /// Parameters of a session.
@@ -34,7 +35,7 @@ pub(crate) fn run(given: &Given<'_>, part: impl FnOnce(&mut Session<'_>) -> Resu
         }
         let _stalls = Stalls::watch(given.printing.stall_limit(), None);
         let mut session = Session::alone(given.signals.stop());
-        return part(&mut session).unwrap_or_else(|error| cannot_go_on(0, &error));
+        return part(&mut session).map_or_else(|error| cannot_go_on(0, &error), ended);
     };
     match atta_mpi_loader::open().and_then(|plugin| plugin.begin(launcher)) {
         Ok(mpi) => on_mpi(mpi, given, part),
@@ -45,13 +46,21 @@ pub(crate) fn run(given: &Given<'_>, part: impl FnOnce(&mut Session<'_>) -> Resu
     }
 }
 
+/// A run has ended with this code. What it has not printed is not in the file that it prints to, unless it was refused.
+fn ended(code: u8) -> u8 {
+    if ![exit::USAGE, exit::FATAL].contains(&code) {
+        output::end();
+    }
+    code
+}
+
 fn on_mpi(
     mut mpi: Mpi,
     given: &Given<'_>,
     part: impl FnOnce(&mut Session<'_>) -> Result<u8, RankError>,
 ) -> u8 {
     let rank = mpi.rank();
-    match joined(&mut mpi, given, part) {
+    match joined(&mut mpi, given, part).map(ended) {
         Ok(code) => match Box::new(mpi).leave() {
             Ok(()) => code,
             Err(error) => cannot_go_on(rank, &error.into()),

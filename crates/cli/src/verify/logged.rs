@@ -12,7 +12,7 @@ use super::arguments::VerifyArguments;
 use super::rows::Rows;
 use crate::run::beside::WithJob;
 use crate::run::fatal::Fatal;
-use crate::run::job::{self, Asked, Job};
+use crate::run::job::{self, Asked, Job, Kept};
 use crate::run::logged::{Prepared, RunOfJob, WithLog, run_first, run_other};
 use crate::run::refused::Refused;
 
@@ -22,7 +22,8 @@ pub(super) fn begun(
     roots: Vec<Vec<u8>>,
     session: &Session<'_>,
 ) -> Result<WithJob, Refused> {
-    let (restarts, kept) = (arguments.restart, arguments.report.kept());
+    let restarts = arguments.restart;
+    let kept = if arguments.row_format().is_some() { Kept::BesideRows } else { arguments.report.kept() };
     let mut asked = Asked { restarts, agrees: arguments.agrees(), roots };
     match (&arguments.job, &arguments.output) {
         // `atta resume` names the directory as well.
@@ -39,7 +40,7 @@ pub(super) fn begun(
                 begun => begun.map(WithJob::from),
             }
         }
-        (Some(directory), None) => in_directory(directory, asked, (arguments, session)).map(WithJob::from),
+        (Some(directory), None) => in_directory(directory, (asked, kept), session).map(WithJob::from),
         _ => Ok(WithJob::default()),
     }
 }
@@ -47,14 +48,14 @@ pub(super) fn begun(
 /// A job in a directory that the user has named.
 fn in_directory(
     directory: &Path,
-    asked: Asked,
-    (arguments, session): (&VerifyArguments, &Session<'_>),
+    (asked, kept): (Asked, Kept),
+    session: &Session<'_>,
 ) -> Result<Job, Refused> {
     if !session.runs_tasks() {
         let what = "--job with --schedule centralized, where the first rank compares nothing".to_owned();
         return Err(Refused::usage(what, "take another schedule; the first rank does what is left first"));
     }
-    job::begin(&JobPlace::from(directory), asked, arguments.report.kept())
+    job::begin(&JobPlace::from(directory), asked, kept)
 }
 
 /// Whether a file in this place is one that a later run writes anew: no pipe and no device.

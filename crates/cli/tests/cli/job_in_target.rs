@@ -480,6 +480,26 @@ fn copy_killed_in_its_first_second_is_the_same_copy() {
     assert!(here.join("target/tree/flat").is_dir());
 }
 
+/// TARGET has only its temporary name when the copy is killed, and then somebody makes a directory of that name.
+#[test]
+fn directory_made_after_a_kill_is_not_the_copy() {
+    let (scratch, source) = tree();
+    let here = scratch.path();
+    let mut command = copy(&["--iops", "300", "tree", "target"]);
+    let mut child = command.current_dir(here).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while names_in(here).len() < 3 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let own = make_directory(here.join("target")).join("flat");
+    make_file(&own, b"of somebody");
+    run(&mut copy_in(here, &["tree", "target"])).expect_code(0);
+    assert_eq!(std::fs::read(&own).unwrap(), b"of somebody");
+    assert_same(&source, &here.join("target/tree"));
+}
+
 #[test]
 fn copy_goes_on_where_no_log_can_be_kept() {
     let (scratch, source) = killed();

@@ -10,7 +10,10 @@ use serde_json::Value;
 
 use crate::job_in_target::jobs_in;
 use crate::resume::kill;
-use crate::support::{Ran, at, atta, make_directory, make_file, names_in, python, run, scratch};
+use crate::support::{
+    Ran, at, atta, give_to_nobody, make_directory, make_file, names_in, python, run, scratch, set_mode,
+    unprivileged,
+};
 
 /// `source`, and `target` with differences of all kinds: in directories of all sizes, and of files with several names.
 fn trees() -> Scratch {
@@ -60,7 +63,10 @@ fn rows(ran: &Ran) -> Vec<String> {
 /// What the summary on standard error counts, without what depends on the run.
 fn counts(ran: &Ran) -> Vec<Value> {
     let said = ran.err();
-    let summary: Value = serde_json::from_str(&said[said.find('{').unwrap()..]).unwrap();
+    // A hint may follow.
+    let mut values =
+        serde_json::Deserializer::from_str(&said[said.find('{').unwrap()..]).into_iter::<Value>();
+    let summary = values.next().unwrap().unwrap();
     ["compared", "missing", "extra", "different", "fields", "failed", "same"]
         .map(|name| at(&summary, name).clone())
         .to_vec()
@@ -91,6 +97,7 @@ fn killed_comparison_reports_each_difference_once() {
     // A job that is complete says again what it came to.
     let again = run(&mut verify(here, &["--job", "job"])).expect_code(1);
     assert!(again.err().contains("the job in job is complete"), "{}", again.err());
+    assert!(again.err().contains("entries compared") && again.out().is_empty(), "no rows: {}", again.out());
     let anew = run(&mut verify(here, &["--job", "job", "--restart"])).expect_code(1);
     assert_eq!(rows(&anew), rows(&expected));
 }
@@ -171,4 +178,78 @@ fn interrupted_comparison_says_how_to_go_on() {
     let ran = run(atta().args(["resume", hint.trim()]).current_dir(here)).expect_code(1);
     assert_eq!(rows(&ran), rows(&run(&mut verify(here, &[])).expect_code(1)));
     assert_eq!(jobs_in(here), Vec::<PathBuf>::new());
+}
+
+/// A directory that several threads and slices have, and names that only TARGET has in it.
+#[test]
+fn extras_of_large_directories_come_once() {
+    let scratch = scratch("resume-verify-extras");
+    let here = scratch.path();
+    for tree in ["source", "target"].map(|name| make_directory(here.join(name))) {
+        for number in 0..2 {
+            trees::flat(&tree.join(format!("d{number}")), 9_000).unwrap();
+        }
+    }
+    for number in 0..6 {
+        make_file(here.join(format!("target/d{}/extra {number}", number % 2)), b"");
+    }
+    let expected = rows(&run(&mut verify(here, &[])).expect_code(1));
+    assert_eq!(expected.len(), 6);
+    for round in 0..4 {
+        let name = format!("job{round}");
+        for _ in 0..2 {
+            let slowly = ["--job", &name, "--iops", "9000", "-j1"];
+            killed(&mut verify(here, &slowly), &|| here.join(&name), Signal::TERM);
+        }
+        let ran = run(&mut verify(here, &["--job", &name])).expect_code(1);
+        assert_eq!(rows(&ran), expected);
+    }
+}
+
+#[test]
+fn directory_that_is_opened_later_is_compared() {
+    let Some((scratch, program)) = unprivileged("directory_that_is_opened_later_is_compared") else { return };
+    let here = scratch.path();
+    for tree in ["source", "target"] {
+        trees::flat(&make_directory(here.join(tree)).join("d"), 9_000).unwrap();
+    }
+    for number in [1, 5_000, 8_999] {
+        std::fs::write(here.join(format!("target/d/f{number:07}")), "longer").unwrap();
+    }
+    // The job is that of the user who runs the program.
+    let jobs = make_directory(here.join("jobs"));
+    [&jobs, &here.join("target"), &here.join("target/d")].iter().for_each(|path| give_to_nobody(path));
+    let verify = || {
+        let mut command = program();
+        command
+            .args(["verify", "--fields", "size", "-j1", "--job", "jobs/job", "--format", "ndjson", "--json"]);
+        run(command.args(["source", "target"]).current_dir(here)).expect_code(1)
+    };
+    set_mode(&here.join("target/d"), 0);
+    let failed = &counts(&verify())[5];
+    assert_eq!(*failed, 1);
+    set_mode(&here.join("target/d"), 0o755);
+    let ran = verify();
+    assert_eq!(rows(&ran).len(), 3, "{}{}", ran.out(), ran.err());
+}
+
+#[test]
+fn refused_run_leaves_what_the_first_one_prints() {
+    let scratch = trees();
+    let here = scratch.path();
+    let printed = make_file(here.join("printed"), b"of before");
+    let arguments = ["--job", "job", "--print-to", "printed"];
+    let mut slow = verify(here, &[&arguments[..], &["--iops", "600", "-j1"]].concat());
+    let mut first = slow.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !here.join("job/holder").exists() {
+        std::thread::yield_now();
+    }
+    run(&mut verify(here, &arguments)).expect_code(4);
+    assert_eq!(std::fs::read(&printed).unwrap(), b"of before");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    let expected = rows(&run(&mut verify(here, &[])).expect_code(1));
+    run(&mut verify(here, &arguments)).expect_code(1);
+    let lines = String::from_utf8(std::fs::read(&printed).unwrap()).unwrap();
+    assert_eq!(lines.lines().count(), expected.len());
 }

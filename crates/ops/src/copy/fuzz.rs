@@ -30,7 +30,8 @@ pub(crate) fn targets() -> Vec<Target> {
         target: Some(b"b".to_vec()),
         is_failed: false,
     };
-    let complete = [None, digest].map(|digest| Known::new(&Metadata::default(), 5, digest).to_bytes());
+    let file = Metadata { mode: 0o100_644, ..Metadata::default() };
+    let complete = [None, digest].map(|digest| Known::new(&file, 5, digest).to_bytes());
     vec![
         fuzz_code!("copy/large.rs: Key", Key, [key]),
         fuzz_code!("copy/results/times.rs: RankReport", RankReport, [RankReport::default()]),

@@ -118,9 +118,9 @@ impl Record {
         Self { request, ..self }
     }
 
-    /// Whether it is of a run for this request that makes a new entry in the directory that it is beside.
-    pub(crate) fn makes_new(&self, request: &str) -> bool {
-        let is_new = !self.is_into && self.makes.iter().any(|makes| makes.is_new);
+    /// Whether it is of a run for this request that makes this name in the directory that it is beside.
+    pub(crate) fn makes_new(&self, request: &str, name: &CStr) -> bool {
+        let is_new = !self.is_into && self.makes.iter().any(|makes| makes.is_new && *makes.name == *name);
         is_new && self.request.as_deref() == Some(request)
     }
 

@@ -6,7 +6,7 @@
 //!                                Of a catalog: the directory that it is made in; NAME follows from its path
 //! ```
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +23,8 @@ use crate::jobs::names::Namer;
 use crate::metadata::give::times;
 use atta_sys::{self as sys, retry};
 
+/// Seconds from the begin of a run to the birth of what it makes before its job begins.
+const BORN_WITHIN: i64 = 3;
 /// How often the directory of all runs is made again if other processes remove it.
 const MAKE_TRIES: u32 = 16;
 
@@ -167,16 +169,23 @@ impl JobPlace {
         self.in_target.as_ref().map(|in_target| in_target.name.to_string_lossy().into_owned())
     }
 
-    /// Whether a run of this job, which makes a new entry in the directory that it is put into, has begun and not come to its end, although the job may
-    /// not have begun: its record is there.
+    /// Whether the directory with this name, where the job puts its copy, was made by a run of this job that has not come to its end, although the job
+    /// may not have begun. Its record says that it makes that name, its temporary directory is gone, and the directory was born when the run began.
     #[must_use]
-    pub fn has_begun_new(&self) -> bool {
-        let Some((home, request)) =
-            self.in_target.as_ref().and_then(|in_target| in_target.home().ok()).zip(self.name())
-        else {
+    pub fn has_made(&self, name: &CStr) -> bool {
+        let Some(in_target) = &self.in_target else { return false };
+        let (Ok(top), Ok(home), Some(request)) = (in_target.top(), in_target.home(), self.name()) else {
             return false;
         };
-        jobs::others_in(&Arc::new(home)).iter().any(|other| other.record.makes_new(&request))
+        let is_of = |other: &jobs::Other| {
+            let born = sys::stat_at(&top, name, true).ok().and_then(|found| found.btime);
+            let started = i64::try_from(other.record.holder.started).unwrap_or(i64::MAX);
+            let is_new = born.is_some_and(|born| (-1..=BORN_WITHIN).contains(&(born.seconds - started)));
+            let alias = other.namer.of_directory(name);
+            let has_alias = !matches!(sys::stat_at(&top, &alias, false), Err(Errno::NOENT));
+            other.record.makes_new(&request, name) && is_new && !has_alias
+        };
+        jobs::others_in(&Arc::new(home)).iter().any(is_of)
     }
 
     /// The directory of all runs of this user that it is in, if it is in the target of a copy or beside a catalog.

@@ -42,6 +42,9 @@ pub(crate) trait State: Debug + Send + Sync + 'static {
         false
     }
 
+    /// Takes from results what only the log of the job needs: it has it, or does not get it.
+    fn forget_logged(_results: &mut Self::Results) {}
+
     /// Whether nothing is left to do for the directory when it is closed, so that no later run of the job closes it.
     fn is_final(&self) -> bool {
         true

@@ -79,6 +79,7 @@ impl<H: Handler> Closer<'_, '_, H> {
     pub(crate) fn end_rest(&mut self) {
         self.handler.slice_ended(self.worker, None, false);
         if let Some(results) = self.handler.results(self.worker) {
+            H::State::forget_logged(results);
             hand_over(results, self.results);
         }
     }
@@ -106,6 +107,7 @@ impl<H: Handler> Closer<'_, '_, H> {
         }
         self.noter.done(slice.directory(), slice.number(), results.as_deref(), is_whole);
         if let Some(mut results) = results {
+            H::State::forget_logged(&mut results);
             hand_over(&mut *results, self.results);
         }
         self.release_slice(slice.directory());
@@ -134,6 +136,8 @@ impl<H: Handler> Closer<'_, '_, H> {
         while let Some(directory) = next.filter(|directory| directory.life().release_below()) {
             self.handler.closed(self.worker, directory);
             self.note_closed(directory);
+            // Also if that was not noted.
+            self.end_rest();
             let (owed, has_failed) = (directory.life().owed(), directory.life().has_failed());
             let payment =
                 owed.and_then(|owed| owed.pay_children(has_failed, || self.handler.report(directory)));
@@ -155,7 +159,6 @@ impl<H: Handler> Closer<'_, '_, H> {
             // What its slices come to was taken before.
             let results = self.handler.results(self.worker);
             self.noter.closed(directory, results.as_deref());
-            self.end_rest();
         }
     }
 }

@@ -28,7 +28,11 @@ impl State for Arc<Counterpart> {
     type Results = Findings;
 
     fn has_failed(results: &Findings) -> bool {
-        results.totals.failed() > 0
+        results.is_left()
+    }
+
+    fn forget_logged(results: &mut Findings) {
+        results.keep_totals();
     }
 }
 

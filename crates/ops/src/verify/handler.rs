@@ -139,6 +139,15 @@ impl<const LOGGED: bool> Comparing<'_, LOGGED> {
         self.options.walk.features
     }
 
+    /// What `act` finds belongs to no slice, and is not in the log.
+    fn of_no_slice(worker: &mut VerifyWorker, act: impl FnOnce(&mut VerifyWorker)) {
+        let of_slice = std::mem::take(&mut worker.findings);
+        act(worker);
+        let mut found = std::mem::replace(&mut worker.findings, of_slice);
+        found.keep_totals();
+        worker.of_no_slice.add(&found);
+    }
+
     pub(crate) fn is_stopped(&self) -> bool {
         self.options.walk.stop.is_set()
     }
@@ -162,6 +171,7 @@ impl<const LOGGED: bool> Comparing<'_, LOGGED> {
         counterpart: &Counterpart,
     ) -> Option<Arc<OwnedFd>> {
         if counterpart.is_lost() {
+            worker.findings.lost += 1;
             return None;
         }
         match counterpart.target.descriptor(&mut worker.held, self.features()) {
@@ -268,14 +278,21 @@ impl<const LOGGED: bool> Handler for Comparing<'_, LOGGED> {
         }
     }
 
-    /// What only TARGET has belongs to no slice. So with a log it belongs to the closing, and is all looked up by this thread.
+    /// What only TARGET has belongs to no slice. So with a log it belongs to the closing, and is all looked up by this thread. A directory of which earlier
+    /// runs have done something may have slices that end after it is closed here: it stays left.
     fn closed(&self, worker: &mut VerifyWorker, directory: &Arc<SourceDirectory>) {
-        let is_here = LOGGED && directory.life().is_found() && !self.is_stopped();
-        if let Some(names) = self.target_names(directory).filter(|_| is_here) {
+        if !(LOGGED && directory.life().is_found()) || self.is_stopped() {
+            return;
+        }
+        let is_new = directory.again().is_none();
+        let Some(names) = self.target_names(directory) else { return };
+        if is_new {
             names.look_up_all(worker);
-            if worker.findings.totals.failed() > 0 {
-                directory.life().note_failure();
-            }
+        } else {
+            Self::of_no_slice(worker, |worker| names.look_up_all(worker));
+        }
+        if !is_new || worker.findings.is_left() {
+            directory.life().note_failure();
         }
     }
 
@@ -283,9 +300,7 @@ impl<const LOGGED: bool> Handler for Comparing<'_, LOGGED> {
     /// the job ends; the log has none of it.
     fn again(&self, worker: &mut VerifyWorker, here: Here<'_>, again: &Again<'_>) {
         if let Some(names) = self.target_names(here.directory).filter(|_| again.is_read) {
-            let of_slice = std::mem::take(&mut worker.findings);
-            names.look_up_all(worker);
-            worker.of_no_slice.add(&std::mem::replace(&mut worker.findings, of_slice));
+            Self::of_no_slice(worker, |worker| names.look_up_all(worker));
         }
     }
 
@@ -325,7 +340,6 @@ impl<const LOGGED: bool> Handler for Comparing<'_, LOGGED> {
 
     fn handed_over(&self, worker: &mut VerifyWorker, findings: &mut Findings) {
         findings.add(&std::mem::take(&mut worker.of_no_slice));
-        findings.keep_totals();
     }
 
     fn is_task(&self, task: &[u8], in_directory: bool) -> bool {

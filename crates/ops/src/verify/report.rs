@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use atta_entry::{Change, Code as _, Difference, Errno, Failure, Operation, Side};
+use atta_entry::{Change, Difference, Errno, Failure, Operation, Side};
 
 use super::handler::{Comparing, VerifyWorker};
 use super::pair::{At, Finding, Verdict};
@@ -13,7 +13,7 @@ impl<const LOGGED: bool> Comparing<'_, LOGGED> {
     pub(crate) fn report(&self, worker: &mut VerifyWorker, difference: &Difference<'_>) {
         worker.findings.totals.count(&difference.change);
         if LOGGED {
-            difference.encode(&mut worker.findings.differences);
+            worker.findings.log(difference);
         }
         self.live.differences.fetch_add(1, Ordering::Relaxed);
         self.watch.difference(difference);
