@@ -73,10 +73,9 @@ pub(crate) fn open_kept(path: &Path) -> io::Result<File> {
     }
     let file = old.open(path)?;
     let stat = rustix::fs::fstat(&file)?;
-    if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
-        if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_nlink != 1 {
-            return Err(io::Error::other("it exists, and belongs to somebody else or has several names"));
-        }
+    let is_plain = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
+    if is_plain && (stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_nlink != 1) {
+        return Err(io::Error::other("it exists, and belongs to somebody else or has several names"));
     }
     Ok(file)
 }
