@@ -21,7 +21,8 @@ use totals::Compared;
 
 use crate::run::beside::WithJob;
 
-use crate::run::file::print;
+use crate::run::failures::is_same_file;
+use crate::run::file::{print, printable};
 use crate::run::job::{self, Job};
 use crate::run::logged::report_no_log;
 use crate::run::messages::complain;
@@ -37,7 +38,8 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &VerifyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
-    let printing = Printing::of(&arguments.report, arguments.row_format().is_some(), None);
+    let has_rows = arguments.row_format().is_some();
+    let printing = Printing::of(&arguments.report, has_rows, arguments.output.as_deref());
     let given = session::Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing };
     session::run(&given, |session| {
         let prepared = session.is_first().then(|| prepare(arguments, signals, session));
@@ -57,6 +59,12 @@ fn prepare(
     if arguments.source.is_empty() || arguments.target.is_empty() {
         let hint = "the working directory is '.'";
         return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
+    }
+    if let Some((output, errors)) = arguments.output.as_deref().zip(arguments.report.errors.as_deref())
+        && (output == errors || is_same_file(output, errors))
+    {
+        let what = format!("--output and --errors are one file: {}", printable(output));
+        return Err(Refused::usage(what, "name two files"));
     }
     compile(&arguments.visit.rules)?;
     let roots = [&arguments.source, &arguments.target].map(|root| root.as_bytes().to_vec());

@@ -18,10 +18,8 @@ const NEVER: u64 = u64::MAX;
 /// What became of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Killed {
-    /// Runs that were killed.
+    /// Runs that were killed after a rank had written what it had done.
     pub killed: u32,
-    /// Ranks of all runs.
-    pub ranks: u32,
 }
 
 /// The same job on other ranks, drawn from another seed.
@@ -38,6 +36,11 @@ fn scenario(seed: u64, tree: Tree) -> Scenario {
     scenario
 }
 
+/// Events of such a run that does the whole tree and has no log: a kill may come at any of them.
+fn events_of(scenario: &Scenario) -> Result<u64, String> {
+    scenario.run().map(|outcome| outcome.events).map_err(|violation| violation.to_string())
+}
+
 /// Runs a job drawn from a seed: it is killed some times, and then comes to its end.
 ///
 /// # Errors
@@ -52,20 +55,17 @@ pub fn run_killed(seed: u64, without: Option<LogRule>) -> Result<Killed, String>
     for run in 1..=kills + 1 {
         let mut scenario = scenario(seed ^ u64::from(run) << 48, tree);
         let ranks = scenario.setup.ranks;
-        outcome.ranks += ranks;
         // A slice is never split, also one that an earlier run has cut.
         let batch = std::mem::replace(&mut scenario.setup.habits.batch_files, u64::MAX);
         let tasks = journals.begin(&tree, run, (ranks, batch))?;
-        // All magnitudes are equally likely.
-        let bits = random.below(14);
-        let last = if run > kills { NEVER } else { random.below(1 << bits) };
+        let last = if run > kills { NEVER } else { random.below(events_of(&scenario)?) };
         let world = World::new(scenario.setup).with_journals(journals);
         let (is_ended, mut ended) =
             world.run_until(last, tasks).map_err(|violation| violation.to_string())?;
         if is_ended {
             ended.end_run();
         } else {
-            outcome.killed += 1;
+            outcome.killed += u32::from(ended.has_written());
             ended.kill();
         }
         journals = ended;

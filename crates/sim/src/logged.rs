@@ -420,6 +420,12 @@ impl Journals {
         }
     }
 
+    /// Whether a rank has written anything in this run, beside what counts of older logs.
+    pub(crate) fn has_written(&self) -> bool {
+        let frames = |noted: &Noted| self.logs.get(&noted.name).map_or(0, |log| log.frames);
+        self.ranks.iter().any(|noted| frames(noted) > u64::from(noted.name.rank == 0 && noted.name.run > 1))
+    }
+
     /// The run has come to its end.
     pub(crate) fn end_run(&mut self) {
         // Twice, for what is late.

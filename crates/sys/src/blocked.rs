@@ -1,7 +1,7 @@
 //! What the threads of this process wait for in the kernel: the system call, and the path of its file, as `/proc/self/task` shows them. The threads
 //! themselves do nothing for it. It knows calls on files only, and decides nothing.
 //!
-//! A thread may return from its call at any time. So a call is described from two equal readings, with the name read between them.
+//! A thread may return from its call at any time. So a call is described from two equal readings of its arguments, with two of the name between them.
 
 use std::ffi::CStr;
 use std::fmt::Write;
@@ -131,13 +131,19 @@ impl Blocked {
     /// The path of its file, if the thread is still in the call. None also if it is a pipe, a socket or a device.
     #[must_use]
     pub fn path(&self, thread: u32) -> Option<Vec<u8>> {
-        let path = match CALLS[self.call].2 {
+        let path = self.read_path()?;
+        let is_file = path.starts_with(b"/") && !path.starts_with(b"/dev/");
+        // A thread may make the same call again, with another name in the same place.
+        let is_whole = self.read_path().as_ref() == Some(&path);
+        (is_file && is_whole && Self::of(thread).as_ref() == Some(self)).then_some(path)
+    }
+
+    fn read_path(&self) -> Option<Vec<u8>> {
+        match CALLS[self.call].2 {
             File::Descriptor(argument) => path_of(self.descriptor(argument)?),
             File::NameIn(argument) => self.path_in(argument),
             File::Path(argument) => Some(named_by(self.name(argument)?)),
-        }?;
-        let is_file = path.starts_with(b"/") && !path.starts_with(b"/dev/");
-        (is_file && Self::of(thread).as_ref() == Some(self)).then_some(path)
+        }
     }
 
     fn path_in(&self, argument: usize) -> Option<Vec<u8>> {

@@ -1,5 +1,5 @@
-//! The job of a run that writes a catalog. It needs no option: it is beside the catalog, in a private directory, with the catalog while that is not
-//! complete. `job.rs` has jobs, `parts.rs` the parts of the catalog.
+//! The job of a run that writes a catalog or a table. It needs no option: it is beside what is written, in a private directory, with the catalog while that
+//! is not complete. `job.rs` has jobs, `parts.rs` the parts of the catalog.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -42,24 +42,27 @@ pub(crate) fn begin(
     };
     agrees.insert(0, command.as_bytes().to_vec());
     agrees.push(job::describe_catalog(output)?);
+    let with_job = begin_or_lack(&place, Asked { restarts, agrees, roots }, kept)?;
+    match (CatalogPlace::vacant(output), &with_job.job) {
+        // Another process has completed it meanwhile.
+        (Err(error), Some(_)) => {
+            with_job.job.into_iter().for_each(Job::give_up);
+            Err(refuse(&error))
+        }
+        _ => Ok(with_job),
+    }
+}
+
+/// Begins the job in a place, or goes on with it. A new one that cannot be begun is lacking, and the run goes on without it.
+pub(crate) fn begin_or_lack(place: &JobPlace, asked: Asked, kept: Kept) -> Result<WithJob, Refused> {
     let is_new = matches!(place.number(), Ok(None));
-    match job::begin(&place, Asked { restarts, agrees, roots }, kept) {
+    match job::begin(place, asked, kept) {
         // Else another process has begun it meanwhile.
         Err(refused) if is_new && matches!(place.number(), Ok(None)) => {
-            // If its directory cannot be reached, nor can the catalog's, and that is reported.
+            // If its directory cannot be reached, nor can that of what is written beside it, and that is reported.
             Ok(WithJob { job: None, lacks: Some(refused.what().to_owned()).filter(|_| place.is_reachable()) })
         }
-        begun => {
-            let job = begun?;
-            match CatalogPlace::vacant(output) {
-                Ok(_) => Ok(job.into()),
-                // Another process has completed it meanwhile.
-                Err(error) => {
-                    job.give_up();
-                    Err(refuse(&error))
-                }
-            }
-        }
+        begun => begun.map(WithJob::from),
     }
 }
 

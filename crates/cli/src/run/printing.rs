@@ -28,7 +28,7 @@ pub(crate) struct Printing<'a> {
 }
 
 impl<'a> Printing<'a> {
-    /// Of a command that reads a file, if it does. `has_rows`: it prints rows, and not just a summary.
+    /// Of a command that reads or writes another file, if it does. `has_rows`: it prints rows, and not just a summary.
     pub(crate) fn of(report: &'a ReportArguments, has_rows: bool, input: Option<&'a Path>) -> Self {
         let others = [input, report.errors.as_deref()];
         let (is_quiet, stall_limit) = (report.quiet, report.stall_limit());

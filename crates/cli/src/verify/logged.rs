@@ -3,14 +3,15 @@
 
 use std::path::{Path, PathBuf};
 
+use atta_entry::{Errno, Kind};
 use atta_ops::resume::JobPlace;
 use atta_ops::verify::{self, Findings, Options, Outcome, Progress, Totals, Trees};
-use atta_ops::walk::Journal;
+use atta_ops::walk::{self, Journal};
 use atta_runtime::{RankError, Session};
 
 use super::arguments::VerifyArguments;
 use super::rows::Rows;
-use crate::run::beside::WithJob;
+use crate::run::beside::{self, WithJob};
 use crate::run::fatal::Fatal;
 use crate::run::job::{self, Asked, Job, Kept};
 use crate::run::logged::{Prepared, RunOfJob, WithLog, run_first, run_other};
@@ -30,15 +31,7 @@ pub(super) fn begun(
         (_, Some(output)) if !arguments.no_job && session.runs_tasks() && may_be_replaced(output) => {
             let place = job::place_of_report(output)?;
             asked.agrees.push(job::describe_report(output)?);
-            let is_new = matches!(place.number(), Ok(None));
-            match job::begin(&place, asked, kept) {
-                // If its directory cannot be reached, nor can the table's, and that is reported.
-                Err(refused) if is_new && matches!(place.number(), Ok(None)) => {
-                    let lacks = Some(refused.what().to_owned()).filter(|_| place.is_reachable());
-                    Ok(WithJob { job: None, lacks })
-                }
-                begun => begun.map(WithJob::from),
-            }
+            beside::begin_or_lack(&place, asked, kept)
         }
         (Some(directory), None) => in_directory(directory, (asked, kept), session).map(WithJob::from),
         _ => Ok(WithJob::default()),
@@ -60,8 +53,10 @@ fn in_directory(
 
 /// Whether a file in this place is one that a later run writes anew: no pipe and no device.
 fn may_be_replaced(output: &Path) -> bool {
-    let found = atta_ops::walk::look_at(output.as_os_str().as_encoded_bytes());
-    found.is_ok_and(|found| found.kind() == atta_entry::Kind::File) || !output.exists()
+    match walk::look_at(output.as_os_str().as_encoded_bytes()) {
+        Ok(found) => found.kind() == Kind::File,
+        Err(errno) => errno == Errno::NOENT,
+    }
 }
 
 /// What a rank compares.

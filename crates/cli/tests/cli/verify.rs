@@ -144,6 +144,8 @@ fn what_makes_no_sense_or_cannot_be_read_is_said() {
     for (arguments, code, message) in [
         (&["one"][..], 2, "required arguments were not provided"),
         (&["one", ""], 2, "SOURCE or TARGET is empty"),
+        (&["--output", "out", "--errors", "out", "one", "two"], 2, "--output and --errors are one file: out"),
+        (&["--output", "out", "--print-to", "out", "one", "two"], 2, "--print-to is a file that the command"),
         (&["--fields", "size,nothing", "one", "two"], 2, "invalid value 'nothing'"),
         (&["--modify-window=-1", "one", "two"], 2, "no time in seconds"),
         (&["--modify-window", "x", "one", "two"], 2, "no time in seconds"),

@@ -23,6 +23,11 @@ fn key() -> Key {
     Key { source: version(), target: version() }
 }
 
+fn findings() -> Findings {
+    let differences = b"differences".to_vec();
+    Findings { differences, names: b"names".to_vec(), lost: 300, ..Findings::default() }
+}
+
 pub(crate) fn targets() -> Vec<Target> {
     let task = |bytes: &[u8]| Task::decode_all(bytes).map(|task| task.encoded());
     let name = Name { source: (1, 2), target: (3, 300), path: b"a/b".to_vec() };
@@ -31,7 +36,7 @@ pub(crate) fn targets() -> Vec<Target> {
         fuzz_code!("verify/tally.rs: Key", tally::Key, [tally::Key::random()]),
         fuzz_code!("verify/tally.rs: Tally", Tally, [Tally::default()]),
         fuzz_code!("verify/links.rs: Name", Name, [name]),
-        fuzz_code!("verify/findings.rs: Findings", Findings, [Findings::default()]),
+        fuzz_code!("verify/findings.rs: Findings", Findings, [Findings::default(), findings()]),
         fuzz_code!("verify/totals.rs: Totals", Totals, [Totals::default()]),
         Target::new("verify/task.rs: Task", tasks().iter().map(Code::encoded).collect(), task),
     ]

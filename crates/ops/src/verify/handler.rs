@@ -265,7 +265,7 @@ impl<const LOGGED: bool> Handler for Comparing<'_, LOGGED> {
         }
     }
 
-    /// What TARGET alone has in it cannot be told.
+    /// What only TARGET has in it is not known.
     fn not_entered(&self, _: &mut VerifyWorker, _: Option<Here<'_>>, directory: &Arc<SourceDirectory>) {
         if let Some(counterpart) = Counterpart::of(directory) {
             counterpart.set_lost();

@@ -198,8 +198,8 @@ impl CopyCase {
         assert_eq!(signature(&ran), self.signature, "{said}");
         if is_resumed {
             counts.resumed += 1;
-            let told = [totals(&ran), self.totals.clone()];
-            let [ran, plain] = told.map(|totals| if is_split { apart_from_links(&totals) } else { totals });
+            let both = [totals(&ran), self.totals.clone()];
+            let [ran, plain] = both.map(|totals| if is_split { apart_from_links(&totals) } else { totals });
             assert_eq!(ran, plain, "{said}");
         }
         assert_eq!(temporary(disk), Vec::<PathBuf>::new(), "{said}");
