@@ -15,15 +15,18 @@
 //!
 //!   2.0   ▒▒▒▒▒▒▒✗                 2.0.1   CUT 2.0: 0, CUT 1.0 ▒▒▒ ▓▓▓  nothing of 2.0 counts
 //! ```
+//!
+//! The first frame also names the frames of older logs of which nothing is done any more (`void.rs`).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::fold::Logs;
+use crate::fold::{FrameAt, Logs};
 use crate::frame::sections;
 use crate::id::Key;
 use crate::log::{Broken, LogBytes, LogName, read};
 use crate::record::{Record, records};
+use crate::void::{Void, Voids};
 
 /// The logs of a job, in the order of its runs, and what counts of them.
 #[derive(Debug)]
@@ -32,6 +35,7 @@ pub struct JobLogs<'k, L> {
     logs: Vec<(LogName, L)>,
     /// Of each, the bytes that count.
     counted: Vec<u64>,
+    voids: Voids,
 }
 
 /// A log that is refused.
@@ -55,8 +59,19 @@ impl<E> Refused<E> {
     }
 }
 
-/// What a frame says of other logs: the bytes that count of each.
-type Cuts = BTreeMap<LogName, u64>;
+/// What a frame says of other logs.
+#[derive(Debug, Default)]
+struct Cuts {
+    /// The bytes that count of each.
+    bytes: BTreeMap<LogName, u64>,
+    voids: Voids,
+}
+
+impl Cuts {
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.voids.is_empty()
+    }
+}
 
 impl<'k, L: LogBytes> JobLogs<'k, L> {
     /// Finds out what counts of the logs of a job, each given once. It reads those of the newest run, to their ends.
@@ -65,7 +80,7 @@ impl<'k, L: LogBytes> JobLogs<'k, L> {
     /// A log is refused: one that is read, one that has other CUTs than it must have, or one of which something counts and that is not there.
     pub fn find(key: &'k Key, mut logs: Vec<(LogName, L)>) -> Result<Self, Refused<L::Error>> {
         logs.sort_by_key(|(name, _)| *name);
-        let mut found = Self { key, counted: vec![0; logs.len()], logs };
+        let mut found = Self { key, counted: vec![0; logs.len()], logs, voids: Voids::default() };
         let mut until = found.logs.len();
         while until > 0 {
             let run = found.logs[until - 1].0.run;
@@ -81,7 +96,18 @@ impl<'k, L: LogBytes> JobLogs<'k, L> {
     /// The records that the first frame of the next run has.
     pub fn cuts(&self) -> impl Iterator<Item = Record<'static>> + '_ {
         let counted = self.logs.iter().zip(&self.counted);
-        counted.map(|((name, _), bytes)| Record::Cut { log: *name, bytes: *bytes })
+        let cuts = counted.map(|((name, _), bytes)| Record::Cut { log: *name, bytes: *bytes });
+        cuts.chain(self.voids.records())
+    }
+
+    /// What these frames say is done no longer counts: the run `by` does it again, which is newer than all logs.
+    pub fn void(&mut self, by: u32, void: Void) {
+        match void {
+            Void::Frames(frames) => frames.into_iter().for_each(|frame| self.voids.add(frame, by)),
+            Void::All => {
+                self.logs.iter().for_each(|(name, _)| self.voids.add((*name, Voids::ALL), by));
+            }
+        }
     }
 
     /// Reads the logs of a run. Returns whether there is a frame; the first one says what counts of older logs.
@@ -122,7 +148,7 @@ impl<'k, L: LogBytes> JobLogs<'k, L> {
     ) -> Result<(LogName, Cuts), Refused<L::Error>> {
         for part in (0..name.part).rev() {
             let before = LogName { part, ..name };
-            let bytes = cuts.remove(&before).ok_or(Refused::invalid(name))?;
+            let bytes = cuts.bytes.remove(&before).ok_or(Refused::invalid(name))?;
             // The frames of a part of which nothing counts are in this one.
             if bytes == 0 {
                 continue;
@@ -141,7 +167,7 @@ impl<'k, L: LogBytes> JobLogs<'k, L> {
     fn read_log(&mut self, at: usize, until: Option<u64>) -> Result<Option<Cuts>, Refused<L::Error>> {
         let (name, log) = &mut self.logs[at];
         let mut cuts = None;
-        let contents = read((self.key, *name), log, until, &mut |frame| {
+        let contents = read((self.key, *name), log, until, &mut |_, frame| {
             if cuts.is_none() {
                 cuts = cuts_of(frame);
             }
@@ -153,11 +179,13 @@ impl<'k, L: LogBytes> JobLogs<'k, L> {
 
     /// Takes over what the first frame of a run says of older logs, which are those before a position. It says something if there are any.
     fn cut_older(&mut self, older: usize, first: LogName, cuts: Cuts) -> Result<(), Refused<L::Error>> {
-        let are_older = cuts.keys().all(|log| log.run < first.run);
-        if !are_older || older > 0 && cuts.is_empty() {
+        let Cuts { bytes, voids } = cuts;
+        let are_older = bytes.keys().all(|log| log.run < first.run) && voids.are_older_than(first.run);
+        if !are_older || older > 0 && bytes.is_empty() {
             return Err(Refused::invalid(first));
         }
-        for (log, bytes) in cuts {
+        self.voids = voids;
+        for (log, bytes) in bytes {
             match self.position(log) {
                 Some(at) => self.counted[at] = bytes,
                 None if bytes == 0 => {}
@@ -174,12 +202,12 @@ impl<'k, L: LogBytes> JobLogs<'k, L> {
 
 /// The cuts in a frame. None: it is not valid, or names a log twice.
 fn cuts_of(frame: &[u8]) -> Option<Cuts> {
-    let (mut cuts, mut is_once) = (Cuts::new(), true);
+    let (mut cuts, mut is_once) = (Cuts::default(), true);
     let is_valid = sections(frame, &mut |section| {
-        records(section, &mut |record| {
-            if let Record::Cut { log, bytes } = record {
-                is_once &= cuts.insert(*log, *bytes).is_none();
-            }
+        records(section, &mut |record| match record {
+            Record::Cut { log, bytes } => is_once &= cuts.bytes.insert(*log, *bytes).is_none(),
+            Record::Void { log, offset, by } => cuts.voids.add((*log, *offset), *by),
+            _ => {}
         })
     });
     (is_valid && is_once).then_some(cuts)
@@ -188,11 +216,20 @@ fn cuts_of(frame: &[u8]) -> Option<Cuts> {
 impl<L: LogBytes> Logs for JobLogs<'_, L> {
     type Error = Refused<L::Error>;
 
-    fn each(&mut self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Self::Error> {
+    fn each(&mut self, each: &mut dyn FnMut(FrameAt, &[u8]) -> bool) -> Result<(), Self::Error> {
         for ((name, log), counted) in self.logs.iter_mut().zip(&self.counted) {
-            read((self.key, *name), log, Some(*counted), each).map_err(|why| Refused { log: *name, why })?;
+            let with_place = &mut |offset, frame: &[u8]| {
+                let voided_by = self.voids.by((*name, offset));
+                each(FrameAt { log: *name, offset, voided_by }, frame)
+            };
+            let read = read((self.key, *name), log, Some(*counted), with_place);
+            read.map_err(|why| Refused { log: *name, why })?;
         }
         Ok(())
+    }
+
+    fn has_voids(&self) -> bool {
+        !self.voids.is_empty()
     }
 }
 
@@ -227,7 +264,7 @@ mod tests {
     fn counted(key: &Key, logs: &[(LogName, Vec<u8>)]) -> Found {
         let logs = logs.iter().rev().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
         let mut found = JobLogs::find(key, logs)?;
-        found.each(&mut |_| true)?;
+        found.each(&mut |_, _| true)?;
         Ok(found.counted)
     }
 
@@ -282,6 +319,46 @@ mod tests {
             counted(&key, &[std::slice::from_ref(&first), &ranks[..]].concat()),
             Err(Refused::invalid(name(2, 1)))
         );
+    }
+
+    #[test]
+    fn what_a_run_voids_is_said_by_each_later_one() {
+        let key = Key::of_job(&[4; 16]);
+        let first = log(&key, name(1, 0), &[DATA, DATA]);
+        let half = first.1.len() / 2;
+        let find = |logs: &[(LogName, Vec<u8>)]| -> Result<(Vec<_>, Vec<Record<'static>>), Refused<_>> {
+            let logs = logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+            let mut found: JobLogs<'_, &[u8]> = JobLogs::find(&key, logs)?;
+            let mut voids = Vec::new();
+            found.each(&mut |at, _| {
+                voids.push((at.log.run, at.offset as usize, at.voided_by));
+                true
+            })?;
+            Ok((voids, found.cuts().collect()))
+        };
+        let void = |log, offset, by| Record::Void { log, offset: offset as u64, by };
+        let mut found = JobLogs::find(&key, vec![(first.0, first.1.as_slice())]).unwrap();
+        found.void(2, Void::Frames(vec![(name(1, 0), half as u64)]));
+        let cuts: Vec<_> = found.cuts().collect();
+        assert_eq!(cuts, [cut(name(1, 0), 2 * half), void(name(1, 0), half, 2)]);
+        let second = log(&key, name(2, 0), &[&cuts]);
+        let (voids, cuts) = find(&[first.clone(), second.clone()]).unwrap();
+        assert_eq!(voids, [(1, 0, None), (1, half, Some(2)), (2, 0, None)]);
+        assert_eq!(cuts.last(), Some(&void(name(1, 0), half, 2)), "{cuts:?}");
+        // All of both logs.
+        let mut found =
+            JobLogs::find(&key, vec![(first.0, first.1.as_slice()), (second.0, second.1.as_slice())])
+                .unwrap();
+        found.void(3, Void::All);
+        let cuts: Vec<_> = found.cuts().collect();
+        let third = log(&key, name(3, 0), &[&cuts]);
+        let (voids, _) = find(&[first.clone(), second, third]).unwrap();
+        assert_eq!(voids, [(1, 0, Some(3)), (1, half, Some(3)), (2, 0, Some(3)), (3, 0, None)]);
+        // A run voids nothing of its own, and nothing for a later run.
+        for bad in [void(name(2, 0), 0, 2), void(name(1, 0), 0, 3), void(name(1, 0), 0, 1)] {
+            let second = log(&key, name(2, 0), &[&[cut(name(1, 0), half), bad]]);
+            assert_eq!(find(&[first.clone(), second]).unwrap_err(), Refused::invalid(name(2, 0)));
+        }
     }
 
     #[test]

@@ -8,25 +8,44 @@
 //! closes directories. A directory that is complete is left out of what is to do. If the directory above is not done, it will be read
 //! again, so a complete directory in it is named as well ([`Left::Complete`]): whoever meets it there passes it by.
 
+mod again;
 mod known;
 mod left;
 mod walk;
 
+use crate::fold::again::Reopened;
 use crate::fold::known::Known;
 use crate::fold::left::Reading;
 use crate::id::{Id, Key};
+use crate::log::LogName;
 use crate::record::{At, Seen, SliceNumber};
+
+/// A frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameAt {
+    /// Its log.
+    pub log: LogName,
+    /// Where it begins.
+    pub offset: u64,
+    /// A later run has found that what it says is done does not count.
+    pub voided_by: Option<u32>,
+}
 
 /// All logs of a job, those of earlier runs first. Each reading gets the same frames, also if a process writes to its log meanwhile.
 pub trait Logs {
     /// Why they cannot be read.
     type Error;
 
-    /// Calls `each` with the sections of each frame that counts, in order. It returns whether they are valid.
+    /// Calls `each` with each frame that counts and its sections, in order. It returns whether they are valid.
     ///
     /// # Errors
     /// A log cannot be read, or is not valid.
-    fn each(&mut self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Self::Error>;
+    fn each(&mut self, each: &mut dyn FnMut(FrameAt, &[u8]) -> bool) -> Result<(), Self::Error>;
+
+    /// Whether there are frames that a later run has voided.
+    fn has_voids(&self) -> bool {
+        false
+    }
 }
 
 /// A directory that is not complete.
@@ -38,6 +57,17 @@ pub struct Item {
     pub is_read: bool,
     /// It is done: only its closing is left.
     pub is_done: bool,
+}
+
+/// How far a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Something of it is done.
+    Begun,
+    /// All of it is done.
+    Done,
+    /// It is closed as well, if the operation closes directories.
+    Complete,
 }
 
 /// What the fold finds, in the order of the logs.
@@ -55,9 +85,12 @@ pub enum Left<'a> {
     Given(At<'a>, &'a [&'a [u8]]),
     /// A complete directory, of which the directory above may be read again; or a complete root.
     Complete(Id),
-    /// What was seen of a directory of which something is done. It comes at each DONE of the directory and of its slices, and the
-    /// last counts: to hand over only that one, the fold would have to keep a number for each directory of the tree.
-    Seen(At<'a>, Seen),
+    /// What was seen of a directory of which something is done, and how far it is by the end of the logs. It comes at each DONE of the
+    /// directory and of its slices, and the last counts: to hand over only that one, the fold would have to keep a number for each
+    /// directory of the tree.
+    Seen(At<'a>, Seen, Stage),
+    /// Names that form a slice that is done, of a directory that is not. A slice may come several times.
+    Names(At<'a>, &'a [&'a [u8]]),
     /// The last answer for an entry is that it failed. The name is empty if it is the directory.
     Failed(At<'a>, &'a [u8], &'a [u8]),
     /// A large file in a directory that is not done: its name and plan. The last plan of a file counts. The file itself may be done, as
@@ -85,7 +118,8 @@ impl Fold {
     /// # Errors
     /// A log cannot be read, or is not valid.
     pub fn run<L: Logs>(&self, logs: &mut L, each: &mut dyn FnMut(Left<'_>)) -> Result<(), L::Error> {
-        let known = Known::read(self, logs)?;
+        let reopened = Reopened::read(self, logs)?;
+        let known = Known::read(self, &reopened, logs)?;
         Reading::new(&self.key, known, each).read(logs)
     }
 }
@@ -94,16 +128,36 @@ impl Fold {
 mod tests {
     use super::*;
     use crate::record::{Fact, Records};
+    use crate::void::Void;
 
-    /// Frames with one section each.
-    struct Frames(Vec<Vec<u8>>);
+    /// Frames with one section each, of one run each.
+    #[derive(Default)]
+    struct Frames {
+        frames: Vec<Vec<u8>>,
+        /// Which of them a run has voided.
+        void: Option<(usize, u32)>,
+    }
+
+    impl Frames {
+        fn of(frames: Vec<Vec<u8>>) -> Self {
+            Self { frames, void: None }
+        }
+    }
 
     impl Logs for Frames {
         type Error = std::convert::Infallible;
 
-        fn each(&mut self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Self::Error> {
-            assert!(self.0.iter().all(|frame| each(frame)), "valid frames");
+        fn each(&mut self, each: &mut dyn FnMut(FrameAt, &[u8]) -> bool) -> Result<(), Self::Error> {
+            for (number, frame) in self.frames.iter().enumerate() {
+                let log = LogName { run: 1 + number as u32, rank: 0, part: 0 };
+                let voided_by = self.void.filter(|(at, _)| *at == number).map(|(_, by)| by);
+                assert!(each(FrameAt { log, offset: 0, voided_by }, frame), "valid frames");
+            }
             Ok(())
+        }
+
+        fn has_voids(&self) -> bool {
+            self.void.is_some()
         }
     }
 
@@ -123,7 +177,7 @@ mod tests {
             (vec![done(), Fact::Closed, done()], false),
         ] {
             let facts: Vec<_> = facts.into_iter().map(|fact| (&b"d"[..], fact)).collect();
-            let mut frames = Frames(vec![frame(&facts)]);
+            let mut frames = Frames::of(vec![frame(&facts)]);
             let fold = Fold { key: Key::of_job(&[2; 16]), closes: true, memory: 1 << 20 };
             let mut left = Vec::new();
             let folded = fold.run(&mut frames, &mut |found| {
@@ -145,7 +199,7 @@ mod tests {
         tree.push((b"", done()));
         tree.extend(names.iter().map(|name| (name.as_bytes(), done())));
         let chunk = Fact::Chunk { name: b"large", index: 1, value: b"" };
-        let mut frames = Frames(vec![frame(&tree), frame(&[(b"d3", chunk)])]);
+        let mut frames = Frames::of(vec![frame(&tree), frame(&[(b"d3", chunk)])]);
         // All of it is forgotten after the first frame.
         let fold = Fold { key: Key::of_job(&[2; 16]), closes: false, memory: 1600 };
         let mut left = Vec::new();
@@ -155,5 +209,74 @@ mod tests {
             }
         });
         assert!(folded.is_ok() && left.is_empty(), "{left:?}");
+    }
+
+    /// Each directory that is left, and whether only its closing is.
+    fn left_of(frames: &mut Frames, memory: usize) -> Vec<(String, bool)> {
+        let fold = Fold { key: Key::of_job(&[2; 16]), closes: true, memory };
+        let mut left = Vec::new();
+        let folded = fold.run(frames, &mut |found| {
+            if let Left::Directory(at, item) = found {
+                left.push((String::from_utf8_lossy(at.path).into_owned(), item.is_done));
+            }
+        });
+        assert!(folded.is_ok());
+        left
+    }
+
+    /// Memory in which all is forgotten early, or nothing is.
+    const MEMORIES: [usize; 2] = [1600, 1 << 20];
+
+    #[test]
+    fn directories_above_a_voided_one_are_closed_again() {
+        let (done, closed) = (Fact::Done { slice: None, seen: None }, Fact::Closed);
+        let whole = |path: &'static [u8]| [(path, done.clone()), (path, closed.clone())];
+        let found = |path: &'static [u8], name: &'static [u8]| (path, Fact::Found { name });
+        let tree = [found(b"", b"a"), found(b"a", b"b"), found(b"", b"e"), found(b"", b"c")];
+        let first = frame(&[&tree[..], &whole(b"e")].concat());
+        // What this frame says is done is gone.
+        let second = frame(&[&whole(b"a/b")[..], &whole(b"c")].concat());
+        let third = frame(&[whole(b"a"), whole(b"")].concat());
+        let again = frame(&[&whole(b"a/b")[..], &whole(b"c"), &[(b"a", closed.clone())]].concat());
+        for memory in MEMORIES {
+            let mut frames = Frames::of(vec![first.clone(), second.clone(), third.clone()]);
+            assert_eq!(left_of(&mut frames, memory), []);
+            frames.void = Some((1, 4));
+            let expected = [("", true), ("a", true), ("a/b", false), ("c", false)]
+                .map(|(path, is_done)| (path.to_owned(), is_done));
+            let mut left = left_of(&mut frames, memory);
+            left.sort();
+            assert_eq!(left, expected);
+            // The run that does it again closes them again.
+            frames.frames.push(again.clone());
+            assert_eq!(left_of(&mut frames, memory), [(String::new(), true)]);
+        }
+    }
+
+    #[test]
+    fn frames_of_lost_directories_are_found() {
+        let done = |path: &'static [u8]| (path, Fact::Done { slice: None, seen: None });
+        let slice = Some(SliceNumber { run: 1, rank: 0, number: 3 });
+        let frames = [
+            frame(&[done(b"a"), done(b"b")]),
+            frame(&[(b"a", Fact::Found { name: b"c" }), done(b"a/c")]),
+            frame(&[(b"b", Fact::Done { slice, seen: None })]),
+            frame(&[(b"b", Fact::Closed)]),
+        ];
+        let fold = Fold { key: Key::of_job(&[2; 16]), closes: true, memory: 1 << 20 };
+        let void = |frames: &mut Frames, path: &[u8]| {
+            let lost = std::iter::once(fold.key.of_path(0, path)).collect();
+            fold.void(frames, &lost).map(|void| match void {
+                Void::Frames(frames) => frames.into_iter().map(|(log, _)| log.run).collect(),
+                Void::All => vec![],
+            })
+        };
+        let mut frames = Frames::of(frames.to_vec());
+        assert_eq!(void(&mut frames, b"b"), Ok(vec![1, 3, 4]));
+        assert_eq!(void(&mut frames, b"a"), Ok(vec![1]));
+        assert_eq!(void(&mut frames, b"a/c"), Ok(vec![2]));
+        // It does not count already.
+        frames.void = Some((0, 5));
+        assert_eq!(void(&mut frames, b"a"), Ok(vec![]));
     }
 }

@@ -168,7 +168,7 @@ mod tests {
             let made = frame(&key, log, head, &[vec![1; length]]);
             assert_eq!(made.is_some(), is_made, "{length}");
             let Some(bytes) = made else { continue };
-            let found = crate::read((&key, log), &mut bytes.as_slice(), None, &mut |_| true).unwrap();
+            let found = crate::read((&key, log), &mut bytes.as_slice(), None, &mut |_, _| true).unwrap();
             assert_eq!(found.bytes, bytes.len() as u64);
         }
     }

@@ -34,6 +34,7 @@ fn samples() -> Vec<Vec<u8>> {
     all.add(&Record::Results(b"sums"));
     all.add(&Record::Part(b"part"));
     all.add(&Record::Cut { log: LogName { run: 1, rank: 0, part: 1 }, bytes: 1 << 40 });
+    all.add(&Record::Void { log: LogName { run: 1, rank: 0, part: 1 }, offset: u64::MAX, by: 2 });
     samples.push(all.take());
     samples
 }
@@ -49,7 +50,7 @@ fn counted(bytes: &[u8]) -> Option<Vec<u8>> {
     let key = Key::of_job(&[1; 16]);
     let name = LogName { run: 1, rank: 0, part: 0 };
     let mut log = bytes;
-    let contents = read((&key, name), &mut log, None, &mut |frame| {
+    let contents = read((&key, name), &mut log, None, &mut |_, frame| {
         sections(frame, &mut |section| again(section).is_some())
     })
     .ok()?;

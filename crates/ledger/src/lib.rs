@@ -10,6 +10,7 @@
 //!   frame.rs    the records of one moment of a process, with a check; what is written at once
 //!   log.rs      the frames of a log: which of them count, a torn tail, damage
 //!   cuts.rs     how much of each log counts: a run says it of the logs before
+//!   void.rs     frames of which nothing is done any more, as directories are gone
 //!   fold.rs     what all logs say together: results, and what is left to do
 //! ```
 //!
@@ -24,16 +25,18 @@ mod frame;
 mod id;
 mod log;
 mod record;
+mod void;
 
 #[cfg(test)]
 mod fuzz;
 
 pub use cuts::{JobLogs, Refused};
-pub use fold::{Fold, Item, Left, Logs};
+pub use fold::{Fold, FrameAt, Item, Left, Logs, Stage};
 pub use frame::{FRAME_MAX, Frame, frame, sections};
 pub use id::{Id, Key};
 pub use log::{Broken, Contents, LogBytes, LogName, read};
 pub use record::{At, Fact, Record, Records, Seen, SliceNumber, records};
+pub use void::Void;
 
 /// The version of the format. A log of another version is refused.
 pub const VERSION: u32 = 1;

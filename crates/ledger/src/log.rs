@@ -86,8 +86,8 @@ pub enum Broken<E> {
     },
 }
 
-/// Reads the frames of a log that count, and calls `each` with the sections of each frame (see [`sections`](crate::sections)); false: they
-/// are not valid. `until`: an older reading said that so many bytes count.
+/// Reads the frames of a log that count, and calls `each` with the offset and the sections of each frame (see [`sections`](crate::sections));
+/// false: they are not valid. `until`: an older reading said that so many bytes count.
 ///
 /// # Errors
 /// The log is refused. `each` may have seen some of it.
@@ -95,14 +95,14 @@ pub fn read<L: LogBytes>(
     (key, name): (&Key, LogName),
     log: &mut L,
     until: Option<u64>,
-    each: &mut dyn FnMut(&[u8]) -> bool,
+    each: &mut dyn FnMut(u64, &[u8]) -> bool,
 ) -> Result<Contents, Broken<L::Error>> {
     let mut reader = Reader { checks: Checks::of(key, name), log, body: Vec::new() };
     let mut contents = Contents::default();
     while until.is_none_or(|until| contents.bytes < until) {
         let offset = contents.bytes;
         let Some((head, sections)) = reader.frame(offset, contents.frames)? else { break };
-        if head.frame.sequence != contents.frames || !each(sections) {
+        if head.frame.sequence != contents.frames || !each(offset, sections) {
             return Err(Broken::Invalid { offset });
         }
         contents.bytes = offset + head.bytes();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     fn contents(mut log: &[u8], until: Option<usize>) -> Result<Contents, Broken<std::convert::Infallible>> {
-        read((&key(), NAME), &mut log, until.map(|until| until as u64), &mut |_| true)
+        read((&key(), NAME), &mut log, until.map(|until| until as u64), &mut |_, _| true)
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
         let others = [LogName { run: 2, ..NAME }, LogName { rank: 2, ..NAME }, LogName { part: 1, ..NAME }];
         let of_other_job = (Key::of_job(&[8; 16]), NAME);
         for (key, name) in others.map(|other| (key(), other)).into_iter().chain([of_other_job]) {
-            let found = read((&key, name), &mut log.as_slice(), None, &mut |_| true).unwrap();
+            let found = read((&key, name), &mut log.as_slice(), None, &mut |_, _| true).unwrap();
             assert_eq!(found, Contents { bytes: 0, frames: 0, is_torn: true });
         }
         // Nor does a copy at another offset.
@@ -317,7 +317,7 @@ mod tests {
             let (mut log, _) = log(&[b"one"]);
             log.extend(hostile(bytes));
             let mut counting = Counting(&log, 0);
-            let found = read((&key(), NAME), &mut counting, None, &mut |_| true).unwrap();
+            let found = read((&key(), NAME), &mut counting, None, &mut |_, _| true).unwrap();
             assert!(found.is_torn && found.frames == 1, "{found:?}");
             assert!(counting.1 < log.len() as u64 * 101 / 100 + 1000, "{} of {bytes}", counting.1);
         }

@@ -116,6 +116,16 @@ pub enum Record<'a> {
         /// Its bytes.
         bytes: u64,
     },
+    /// What a frame of an earlier run says is done does not count, nor its results. Only in the first frame of a run or a part (see
+    /// [`JobLogs::void`](crate::JobLogs::void)).
+    Void {
+        /// The log of the frame.
+        log: LogName,
+        /// Where the frame begins; [`u64::MAX`]: each frame of the log.
+        offset: u64,
+        /// The run that found this out, which does it again.
+        by: u32,
+    },
 }
 
 const FOUND: u8 = 0;
@@ -130,6 +140,7 @@ const MENDED: u8 = 8;
 const RESULTS: u8 = 16;
 const PART: u8 = 17;
 const CUT: u8 = 18;
+const VOID: u8 = 19;
 
 /// Records of one section, to be written.
 #[derive(Clone, Debug, Default)]
@@ -187,6 +198,10 @@ impl Records {
             Record::Cut { log, bytes } => {
                 self.bytes.push(CUT);
                 (*log, *bytes).encode(&mut self.bytes);
+            }
+            Record::Void { log, offset, by } => {
+                self.bytes.push(VOID);
+                (*log, *offset, *by).encode(&mut self.bytes);
             }
         }
     }
@@ -275,6 +290,10 @@ fn next<'a: 'r, 'r>(bytes: &mut &'a [u8], last: &'r mut Last) -> Option<Record<'
         CUT => {
             let (log, bytes) = Code::decode(bytes)?;
             return Some(Record::Cut { log, bytes });
+        }
+        VOID => {
+            let (log, offset, by) = Code::decode(bytes)?;
+            return Some(Record::Void { log, offset, by });
         }
         _ => {}
     }

@@ -1,6 +1,6 @@
 //! A fold that needs more memory than it may have: it reads the logs in parts, and finds the same. It measures no memory.
 
-use atta_ledger::{At, Fact, Fold, Key, Logs, Records, SliceNumber};
+use atta_ledger::{At, Fact, Fold, FrameAt, Key, LogName, Logs, Records, SliceNumber};
 
 /// Frames with one section each.
 struct Frames {
@@ -11,9 +11,11 @@ struct Frames {
 impl Logs for Frames {
     type Error = std::convert::Infallible;
 
-    fn each(&mut self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Self::Error> {
+    fn each(&mut self, each: &mut dyn FnMut(FrameAt, &[u8]) -> bool) -> Result<(), Self::Error> {
         self.readings += 1;
-        assert!(self.frames.iter().all(|frame| each(frame)), "valid frames");
+        let log = LogName { run: 1, rank: 0, part: 0 };
+        let at = |offset| FrameAt { log, offset, voided_by: None };
+        assert!((0..).zip(&self.frames).all(|(offset, frame)| each(at(offset), frame)), "valid frames");
         Ok(())
     }
 }

@@ -33,7 +33,7 @@ pub(crate) use start::Seed;
 pub use start::{Differs, Start};
 
 use job::{OnRank, TreeJob};
-pub use journal::{FromLog, Held, Journal, ResumeError, Waiting};
+pub use journal::{FromLog, Gone, Held, Journal, ResumeError, Waiting};
 use operation::{Handler, ResultsOf};
 use progress::{Counted, SoFar};
 use slice::OpenSlices;

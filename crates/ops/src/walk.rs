@@ -36,8 +36,8 @@ use atta_sys as sys;
 
 pub use crate::tree::directory::SliceResults;
 pub use crate::tree::{
-    BadRule, Differs, FromLog, Held, Journal, Options, Outcome, Profile, Progress, ResumeError, Rule, Rules,
-    Start, ThreadReport, Waiting,
+    BadRule, Differs, FromLog, Gone, Held, Journal, Options, Outcome, Profile, Progress, ResumeError, Rule,
+    Rules, Start, ThreadReport, Waiting,
 };
 pub use atta_sys::Features;
 pub use hard_links::{HardLinks, LinkedName, Seen};

@@ -66,6 +66,39 @@ struct Job<'a> {
     /// Bytes of the log of an undisturbed run.
     whole: u64,
     earlier_entries: u64,
+    /// Somebody removes parts of the copy between its runs.
+    removes: bool,
+    /// How often.
+    removed: usize,
+    /// Runs that found something gone.
+    voids: usize,
+}
+
+fn is_temporary(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_bytes().starts_with(b".atta."))
+}
+
+fn is_directory(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|found| found.is_dir())
+}
+
+/// A directory and all below it, but for what has a temporary name.
+fn walk_of(top: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::from_iter(Some(top.to_owned()).filter(|top| is_directory(top)));
+    let mut at = 0;
+    while at < found.len() {
+        if is_directory(&found[at]) {
+            let names = std::fs::read_dir(&found[at]).unwrap().map(|entry| entry.unwrap().path());
+            found.extend(names.filter(|path| !is_temporary(path)));
+        }
+        at += 1;
+    }
+    found
+}
+
+fn remove(path: &Path) {
+    let removed = if is_directory(path) { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+    removed.unwrap();
 }
 
 impl Job<'_> {
@@ -100,15 +133,29 @@ impl Job<'_> {
         let logs = self.logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
         let mut logs = JobLogs::find(&key, logs).unwrap();
         let (mut sum, mut finished) = (Results::default(), copy.finished());
-        let mut journal = Journal::new(key, run, 0).with_closing().with_cuts(logs.cuts());
+        let mut journal = Journal::new(key, run, 0).with_closing();
         let resumed = journal.resume(&mut logs, memory, &mut |found| match found {
             FromLog::Results(share) => sum.add(&share),
-            FromLog::Seen(at, seen) => finished.add(at, seen),
+            FromLog::Seen(at, seen, stage) => finished.add(at, seen, stage),
+            FromLog::Names(at, names) => finished.add_names(at, names),
             FromLog::Part(_) => {}
         });
         resumed.unwrap();
         let found = finished.end();
-        assert_eq!((found.lost, found.changed), (0, 0), "{found:?}");
+        assert_eq!((found.changed, &found.failed), (0, &None), "{found:?}");
+        if let Some(gone) = &found.lost {
+            assert!(self.removed > 0, "nothing was removed: {gone:?}");
+            self.voids += 1;
+            (sum, journal) = (Results::default(), Journal::new(key, run, 0).with_closing());
+            journal.void(&mut logs, memory, gone).unwrap();
+            let resumed = journal.resume(&mut logs, memory, &mut |found| {
+                if let FromLog::Results(share) = found {
+                    sum.add(&share);
+                }
+            });
+            resumed.unwrap();
+        }
+        let journal = journal.with_cuts(logs.cuts());
         self.earlier_entries += sum.entries();
         let stops_at = if is_last { u64::MAX } else { self.throw(self.whole) };
         let (log, is_over) = (Mutex::new(Log::default()), AtomicBool::new(false));
@@ -141,7 +188,42 @@ impl Job<'_> {
             log.bytes.truncate(torn);
         }
         self.logs.push((name, log.bytes));
+        if self.removes {
+            self.remove_some();
+        }
         None
+    }
+
+    /// Somebody removes a part of the copy.
+    fn remove_some(&mut self) {
+        let all: Vec<PathBuf> =
+            walk_of(&self.target).into_iter().filter(|path| !is_temporary(path)).collect();
+        if all.is_empty() {
+            return;
+        }
+        self.removed += 1;
+        let (directories, files): (Vec<_>, Vec<_>) = all.into_iter().partition(|path| is_directory(path));
+        match self.throw(4) {
+            // What a shell does with `TARGET/*`.
+            0 => {
+                for entry in std::fs::read_dir(&self.target).unwrap() {
+                    let path = entry.unwrap().path();
+                    if !is_temporary(&path) {
+                        remove(&path);
+                    }
+                }
+            }
+            1 if !files.is_empty() => remove(&files[self.throw(files.len() as u64) as usize]),
+            2 => {
+                // Another one is in its place. It is made first: else it may get the same inode.
+                let path = &directories[self.throw(directories.len() as u64) as usize];
+                let other = self.target.with_extension("other");
+                std::fs::create_dir(&other).unwrap();
+                remove(path);
+                std::fs::rename(&other, path).unwrap();
+            }
+            _ => remove(&directories[self.throw(directories.len() as u64) as usize]),
+        }
     }
 }
 
@@ -173,7 +255,35 @@ fn tree() -> (Scratch, PathBuf) {
 
 #[test]
 fn copies_that_end_early_go_on_to_the_same_copy() {
-    let test = "copies_that_end_early_go_on_to_the_same_copy";
+    let played = play("copies_that_end_early_go_on_to_the_same_copy", 1..=20, false);
+    let Played { runs, kept, .. } = played;
+    assert!(runs > 20 && kept > 10_000, "{runs} runs were resumed, {kept} entries were kept");
+}
+
+#[test]
+fn what_is_removed_between_runs_is_copied_again() {
+    let played = play("what_is_removed_between_runs_is_copied_again", 21..=30, true);
+    assert!(played.voids > 2, "{} runs found something gone", played.voids);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn what_is_removed_between_runs_is_copied_again_long() {
+    play("what_is_removed_between_runs_is_copied_again_long", 31..=130, true);
+}
+
+#[derive(Default)]
+struct Played {
+    /// Runs that did not come to the end.
+    runs: usize,
+    /// Entries that a later run did not copy again.
+    kept: u64,
+    /// Runs that found something gone.
+    voids: usize,
+}
+
+/// Plays jobs, and compares each with an undisturbed copy. `removes`: somebody removes parts of the copy between its runs.
+fn play(test: &str, seeds: std::ops::RangeInclusive<u64>, removes: bool) -> Played {
     let (scratch, source) = tree();
     let job = |dice: u64, target: &str| Job {
         source: &source,
@@ -185,11 +295,14 @@ fn copies_that_end_early_go_on_to_the_same_copy() {
         dice: dice << 20,
         whole: 200_000,
         earlier_entries: 0,
+        removes,
+        removed: 0,
+        voids: 0,
     };
     let plain = job(0, "plain").run(true).unwrap();
     assert_same_by_rsync(test, &source, &scratch.join("plain"));
-    let (mut resumed, mut kept) = (0, 0);
-    for seed in 1..=20 {
+    let mut played = Played::default();
+    for seed in seeds {
         let mut job = job(seed, "target");
         let outcome = (0..5).find_map(|run| job.run(run == 4)).unwrap();
         let what = format!("seed {seed}, {} runs before", job.logs.len());
@@ -199,24 +312,24 @@ fn copies_that_end_early_go_on_to_the_same_copy() {
             assert_eq!(outcome.totals, plain.totals, "{what}");
             assert_eq!(signature(&outcome), signature(&plain), "{what}");
         }
-        assert_same_by_rsync(test, &source, &job.target);
+        assert_same_by_rsync(&what, &source, &job.target);
         for number in 0..3 {
             let read = |tree: &Path| std::fs::read(tree.join(format!("large-{number}"))).unwrap();
             assert!(read(&source) == read(&job.target), "{what}: large-{number}");
         }
         assert_eq!(left_in(&job.target), Vec::<PathBuf>::new(), "{what}");
         std::fs::remove_dir_all(&job.target).unwrap();
-        resumed += job.logs.len();
-        kept += job.earlier_entries;
+        played.runs += job.logs.len();
+        played.kept += job.earlier_entries;
+        played.voids += job.voids;
     }
-    assert!(resumed > 20 && kept > 10_000, "{resumed} runs were resumed, {kept} entries were kept");
+    played
 }
 
 /// Temporary names at and below a directory, and beside it.
 fn left_in(target: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut directories = vec![target.to_owned()];
-    let is_temporary = |path: &Path| path.file_name().unwrap().as_bytes().starts_with(b".atta.");
     while let Some(directory) = directories.pop() {
         for entry in std::fs::read_dir(&directory).unwrap() {
             let path = entry.unwrap().path();

@@ -7,7 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use atta_ledger::{At, Broken, Fact, Fold, Frame, Key, Left, LogBytes, LogName, Logs, Records, frame, read};
+use atta_ledger::{
+    At, Broken, Fact, Fold, Frame, FrameAt, Key, Left, LogBytes, LogName, Logs, Records, frame, read,
+};
 use atta_testkit::random::Random;
 use clap::Parser;
 
@@ -128,9 +130,11 @@ struct Files<'a> {
 impl Logs for Files<'_> {
     type Error = Broken<std::io::Error>;
 
-    fn each(&mut self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Self::Error> {
+    fn each(&mut self, each: &mut dyn FnMut(FrameAt, &[u8]) -> bool) -> Result<(), Self::Error> {
         for name in &self.names {
             let file = File::open(self.directory.join(name.to_string())).map_err(Broken::Unreadable)?;
+            let each =
+                &mut |offset, frame: &[u8]| each(FrameAt { log: *name, offset, voided_by: None }, frame);
             read((self.key, *name), &mut InFile(file), None, each)?;
         }
         Ok(())

@@ -8,14 +8,15 @@ use std::path::Path;
 use atta_entry::escape;
 use atta_ops::copy::{Copy, Found, Results, is_there};
 use atta_ops::resume::{JobPlace, LoggedJob, place_of, short};
-use atta_ops::walk::{self, FromLog, Journal};
+use atta_ops::walk::{self, FromLog, Gone, Journal};
 use atta_runtime::{Log, LogLimits, RankError, Results as _, Session, Stop};
 
 use super::arguments::CopyArguments;
 use crate::run::fatal::Fatal;
 use crate::run::history::Known;
 use crate::run::job::{self, Asked, Job, TargetIs};
-use crate::run::logged::{self, RunOfJob, later, prepare, report_no_log, write_first, write_while};
+use crate::run::logged::{self, EarlierRuns, RunOfJob, later, report_no_log, write_first, write_while};
+use crate::run::messages::complain;
 use crate::run::refused::Refused;
 use crate::size::grouped;
 
@@ -215,17 +216,30 @@ pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Lo
     if is_later(job) {
         return Ok((LogOfRank::new(later(job), journal, Results::default()), Earlier::default()));
     }
-    let (mut earlier, mut finished) = (Results::default(), copy.finished());
-    let prepared = prepare(job, journal, memory_bytes, &mut |found| match found {
+    let (mut earlier, mut finished, mut journal) = (Results::default(), copy.finished(), journal);
+    let mut runs = EarlierRuns::open(job, memory_bytes)?;
+    let read = runs.read(&mut journal, &mut |found| match found {
         FromLog::Results(share) => earlier.add(&share),
-        FromLog::Seen(at, seen) => finished.add(at, seen),
+        FromLog::Seen(at, seen, stage) => finished.add(at, seen, stage),
+        FromLog::Names(at, names) => finished.add_names(at, names),
         FromLog::Part(_) => {}
     });
     let found = finished.end();
-    let (journal, file) = prepared?;
-    if let Some(fatal) = lost(&found) {
+    read?;
+    if let Some(fatal) = cannot_look(&found) {
         return Err(fatal);
     }
+    if let Some(gone) = &found.lost {
+        report_gone(gone);
+        (earlier, journal) = (Results::default(), RunOfJob::of(job).journal(FIRST).with_closing());
+        runs.void(&journal, gone)?;
+        runs.read(&mut journal, &mut |found| {
+            if let FromLog::Results(share) = found {
+                earlier.add(&share);
+            }
+        })?;
+    }
+    let (journal, file) = runs.begin(journal)?;
     let (entries, bytes, since) = (earlier.entries(), earlier.bytes(), job.running.began());
     let Found { changed, changed_one, .. } = found;
     if job.running.run() > 1 {
@@ -237,29 +251,34 @@ pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Lo
     ))
 }
 
-/// Why the job cannot go on: what earlier runs have copied is gone, or cannot be looked at.
-fn lost(found: &Found) -> Option<Fatal> {
-    if let Some((path, errno)) = &found.failed {
-        let what = format!(
-            "cannot look at a directory in TARGET that the job has copied: {}: {errno}",
-            escape(path)
-        );
-        let hint = "when it can be reached, give the same command again";
-        return Some(Fatal::Failed { what, hint: Some(hint.to_owned()) });
-    }
-    let one = escape(found.lost_one.as_deref()?);
-    let one = if one.is_empty() { "that of SOURCE".to_owned() } else { one };
-    let what = match found.lost {
-        1 => format!(
-            "a directory that the job has copied is gone from TARGET, or another is in its place: {one}"
-        ),
-        lost => format!(
-            "{} directories that the job has copied are gone from TARGET, or others are in their place; one is {one}",
-            grouped(lost)
-        ),
-    };
-    let hint = "--restart --update begins the job anew and keeps what is there";
+/// Why the job cannot go on: what earlier runs have copied cannot be looked at.
+fn cannot_look(found: &Found) -> Option<Fatal> {
+    let (path, errno) = found.failed.as_ref()?;
+    let what =
+        format!("cannot look at a directory in TARGET that the job has copied: {}: {errno}", escape(path));
+    let hint = "when it can be reached, give the same command again";
     Some(Fatal::Failed { what, hint: Some(hint.to_owned()) })
+}
+
+/// Reports what is copied again since it is gone.
+fn report_gone(gone: &Gone) {
+    let what = match gone {
+        Gone::Many => "most of what the job has copied is gone from TARGET: all is copied again".to_owned(),
+        Gone::Some(places) => {
+            let one = places.first().map(|(_, path)| escape(path)).unwrap_or_default();
+            let one = if one.is_empty() { "that of SOURCE".to_owned() } else { one };
+            match places.len() as u64 {
+                1 => format!(
+                    "a directory that the job has copied is gone from TARGET, is another one, or lacks files: {one}"
+                ),
+                count => format!(
+                    "{} directories that the job has copied are gone from TARGET, are others, or lack files; one is {one}",
+                    grouped(count)
+                ),
+            }
+        }
+    };
+    complain(&format!("note: {what}"), Some("it is copied again, with what was copied in the same seconds"));
 }
 
 /// The log of any other rank. `path`: the directory of the job. Also returns device and inode of that directory.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use atta_catalog::ShardRecord;
 use atta_entry::Code as _;
-use atta_ledger::{Key, LogName};
+use atta_ledger::{JobLogs, Key, LogName};
 use atta_ops::copy::CopyLog;
-use atta_ops::resume::{BadLog, JobPlace, LoggedJob, short};
-use atta_ops::walk::{FromLog, Journal, ResumeError, SliceResults};
+use atta_ops::resume::{BadLog, EarlierLog, JobPlace, LoggedJob, short};
+use atta_ops::walk::{FromLog, Gone, Journal, ResumeError, SliceResults};
 use atta_runtime::{
     LaterLog, Log, LogError, LogFile, LogHandle, LogLimits, Logging, RankError, Session, Stop, with_log,
 };
@@ -118,26 +118,65 @@ pub(crate) fn report_no_log(what: &str) {
     complain(&format!("note: {what}"), Some("if this run is killed, the same command begins anew"));
 }
 
+/// The logs of earlier runs of a job, on the first rank.
+pub(crate) struct EarlierRuns<'j> {
+    job: &'j Job,
+    logged: &'j LoggedJob,
+    logs: JobLogs<'j, EarlierLog<'j>>,
+    /// An aim for the memory of a reading, in bytes.
+    memory: usize,
+}
+
+impl<'j> EarlierRuns<'j> {
+    /// Begins the job, if it is new, and opens the logs.
+    pub(crate) fn open(job: &'j Job, memory_bytes: u64) -> Result<Self, Fatal> {
+        let logged =
+            job.running.begin().map_err(|error| failed(error.describe(job.running.place().path())))?;
+        let logs = logged.earlier().map_err(|bad| unusable(bad.to_string()))?;
+        let memory = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
+        Ok(Self { job, logged, logs, memory })
+    }
+
+    /// Adds to a new journal what they say; `each` gets the rest of it.
+    pub(crate) fn read<R: SliceResults>(
+        &mut self,
+        journal: &mut Journal<R>,
+        each: &mut dyn FnMut(FromLog<'_, R>),
+    ) -> Result<(), Fatal> {
+        match journal.resume(&mut self.logs, self.memory, each) {
+            Ok(()) => Ok(()),
+            Err(ResumeError::Logs(refused)) => Err(unusable(BadLog::from(refused).to_string())),
+            Err(ResumeError::Results) => {
+                Err(unusable("a log of the job holds no results of this command".to_owned()))
+            }
+        }
+    }
+
+    /// What they have done in directories that are gone does not count.
+    pub(crate) fn void<R: SliceResults>(&mut self, journal: &Journal<R>, gone: &Gone) -> Result<(), Fatal> {
+        let voided = journal.void(&mut self.logs, self.memory, gone);
+        voided.map_err(|refused| unusable(BadLog::from(refused).to_string()))
+    }
+
+    /// Makes the log of this run.
+    pub(crate) fn begin<R: SliceResults>(self, journal: Journal<R>) -> Result<(Journal<R>, LogFile), Fatal> {
+        let Self { job, logged, logs, .. } = self;
+        let name = LogName { run: logged.run(), rank: FIRST, part: 0 };
+        let log = new_log(logged.directory(), (logged.key(), name), job.is_in_target())?;
+        Ok((journal.with_cuts(logs.cuts()), log))
+    }
+}
+
 /// Adds to the journal of the first rank what earlier runs say; `each` gets the rest of it. Makes the log of this run.
-pub(crate) fn prepare<R: SliceResults>(
+fn prepare<R: SliceResults>(
     job: &Job,
-    journal: Journal<R>,
+    mut journal: Journal<R>,
     memory_bytes: u64,
     each: &mut dyn FnMut(FromLog<'_, R>),
 ) -> Result<(Journal<R>, LogFile), Fatal> {
-    let logged = job.running.begin().map_err(|error| failed(error.describe(job.running.place().path())))?;
-    let mut logs = logged.earlier().map_err(|bad| unusable(bad.to_string()))?;
-    let mut journal = journal.with_cuts(logs.cuts());
-    let memory = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
-    match journal.resume(&mut logs, memory, each) {
-        Ok(()) => {}
-        Err(ResumeError::Logs(refused)) => return Err(unusable(BadLog::from(refused).to_string())),
-        Err(ResumeError::Results) => {
-            return Err(unusable("a log of the job holds no results of this command".to_owned()));
-        }
-    }
-    let name = LogName { run: logged.run(), rank: FIRST, part: 0 };
-    Ok((journal, new_log(logged.directory(), (logged.key(), name), job.is_in_target())?))
+    let mut earlier = EarlierRuns::open(job, memory_bytes)?;
+    earlier.read(&mut journal, each)?;
+    earlier.begin(journal)
 }
 
 /// What the first rank of a walk or sum has found out before its run.
@@ -186,7 +225,7 @@ pub(crate) fn prepare_catalog<R: SliceResults>(
             Some(part) => parts.push(part),
             None => are_valid = false,
         },
-        FromLog::Seen(..) => {}
+        FromLog::Seen(..) | FromLog::Names(..) => {}
     })?;
     if !are_valid {
         return Err(unusable("a log of the job names no valid part of a catalog".to_owned()));

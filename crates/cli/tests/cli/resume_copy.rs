@@ -139,14 +139,44 @@ fn directories_in(tree: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn finished_directory_that_is_gone_is_noticed() {
+fn what_is_gone_from_the_target_is_copied_again() {
     let (_scratch, [source, target, job]) = half_done("resume-lost");
-    directories_in(&target).iter().for_each(|directory| std::fs::remove_dir_all(directory).unwrap());
-    let ran = run(&mut copy_job(&job, &source, &target, &[])).expect_code(4);
-    assert!(ran.err().contains(" directories that the job has copied are gone from TARGET"), "{}", ran.err());
-    // As the hint says.
-    assert!(ran.err().contains("hint: --restart --update begins the job anew"), "{}", ran.err());
-    run(&mut copy_job(&job, &source, &target, &["--restart", "--update"])).expect_code(0);
+    let gone = directories_in(&target);
+    gone.iter().skip(1).for_each(|directory| std::fs::remove_dir_all(directory).unwrap());
+    // A file is gone, and its directory is there.
+    std::fs::remove_file(names_in(&gone[0]).first().map(|name| gone[0].join(name)).unwrap()).unwrap();
+    let ran = run(&mut copy_job(&job, &source, &target, &[])).expect_code(0);
+    let said =
+        " directories that the job has copied are gone from TARGET, are others, or lack files; one is d";
+    assert!(ran.err().contains(said), "{}", ran.err());
+    assert!(ran.err().contains("hint: it is copied again, with "), "{}", ran.err());
+    assert_same(&source, &target);
+    let plain = run(copy(&["--json"]).arg(&source).arg(target.with_extension("plain"))).expect_code(0);
+    assert_eq!((totals(&ran), signature(&ran)), (totals(&plain), signature(&plain)));
+}
+
+/// What `rm -rf TARGET/*` removes. The files of the directory itself are gone, and it is still there.
+#[test]
+fn emptied_target_is_copied_again() {
+    let scratch = scratch("resume-emptied");
+    let [source, target, job] = ["source", "target", "job"].map(|name| scratch.join(name));
+    trees::flat(&make_directory(&source), 3000).unwrap();
+    for number in 0..50 {
+        trees::flat(&make_directory(source.join(format!("d{number}"))), 100).unwrap();
+    }
+    let plain = run(copy(&["--json"]).arg(&source).arg(scratch.join("plain"))).expect_code(0);
+    make_directory(&target);
+    for _ in 0..2 {
+        killed_half_way(&mut copy_job(&job, &source, &target, &["-T", "--iops", "2500", "-j1"]), &job, 3000);
+        let names = names_in(&target).into_iter().map(|name| target.join(name));
+        names.filter(|path| !temporary(&target).contains(path)).for_each(|path| {
+            let is_directory = path.symlink_metadata().unwrap().is_dir();
+            let remove = if is_directory { std::fs::remove_dir_all } else { std::fs::remove_file };
+            remove(&path).unwrap();
+        });
+    }
+    let ran = run(&mut copy_job(&job, &source, &target, &["-T"])).expect_code(0);
+    assert_eq!((totals(&ran), signature(&ran)), (totals(&plain), signature(&plain)));
     assert_same(&source, &target);
 }
 
@@ -253,17 +283,29 @@ fn other_requests_are_refused_for_a_job_of_a_copy() {
     run(&mut copy_job(&job, &source, &target, &[])).expect_code(0);
 }
 
+/// Of a directory that is not done: all of it is gone, or files of what is done are.
 #[test]
 fn names_of_a_half_done_directory_are_missed() {
     let scratch = scratch("resume-lost-flat");
-    let [source, target, job] = ["source", "target", "job"].map(|name| scratch.join(name));
+    let [source, target] = ["source", "target"].map(|name| scratch.join(name));
     trees::flat(&make_directory(make_directory(&source).join("flat")), 30_000).unwrap();
-    // Names of at least one slice.
-    killed_half_way(&mut copy_job(&job, &source, &target, &["--iops", "7000", "-j1"]), &job, 4096);
-    let flat = names_in(&target);
-    std::fs::remove_dir_all(target.join(&flat[0])).unwrap();
-    let ran = run(&mut copy_job(&job, &source, &target, &[])).expect_code(4);
-    assert!(ran.err().contains("is gone from TARGET, or another is in its place: flat"), "{}", ran.err());
+    for all in [true, false] {
+        let job = scratch.join(format!("job-{all}"));
+        // Names of at least one slice.
+        killed_half_way(&mut copy_job(&job, &source, &target, &["--iops", "7000", "-j1"]), &job, 4096);
+        let flat = target.join(&names_in(&target)[0]);
+        if all {
+            std::fs::remove_dir_all(flat).unwrap();
+        } else {
+            names_in(&flat).iter().for_each(|name| std::fs::remove_file(flat.join(name)).unwrap());
+        }
+        let ran = run(&mut copy_job(&job, &source, &target, &[])).expect_code(0);
+        let said = "is gone from TARGET, is another one, or lacks files: flat";
+        assert!(ran.err().contains(said), "{}", ran.err());
+        assert_eq!(number(&ran.json(), "files"), 30_000);
+        assert_same(&source, &target);
+        std::fs::remove_dir_all(&target).unwrap();
+    }
 }
 
 #[test]

@@ -7,14 +7,15 @@
 //! in more parts. What is left in the end is in memory whole: whoever takes it needs as much.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use atta_code::Code;
 
+use crate::fold::again::Reopened;
 use crate::fold::walk::{Here, Read, Steps};
-use crate::fold::{Fold, Logs};
+use crate::fold::{Fold, FrameAt, Logs};
 use crate::frame::sections;
 use crate::id::Id;
 use crate::record::{Fact, SliceNumber};
@@ -111,8 +112,8 @@ pub(super) struct Incomplete {
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) incomplete: Map<Incomplete>,
-    /// Slices that are not done, with their directories.
-    pub(super) open: HashSet<(Id, SliceNumber)>,
+    /// Slices that are not done, with their directories. True: it was handed over.
+    pub(super) open: HashMap<(Id, SliceNumber), bool>,
     /// Of each entry that failed last: the number of that record.
     pub(super) failed: Map<u64>,
 }
@@ -121,10 +122,10 @@ pub(super) struct Known {
 struct TooMany;
 
 impl Known {
-    pub(super) fn read<L: Logs>(fold: &Fold, logs: &mut L) -> Result<Self, L::Error> {
+    pub(super) fn read<L: Logs>(fold: &Fold, reopened: &Reopened, logs: &mut L) -> Result<Self, L::Error> {
         let mut parts = 1;
         loop {
-            if let Some(known) = Self::read_in(fold, logs, parts)? {
+            if let Some(known) = Self::read_in((fold, reopened), logs, parts)? {
                 return Ok(known);
             }
             parts *= 4;
@@ -132,17 +133,21 @@ impl Known {
     }
 
     /// Reads the logs once for each part of all directories. None: a part is too large.
-    fn read_in<L: Logs>(fold: &Fold, logs: &mut L, parts: u32) -> Result<Option<Self>, L::Error> {
+    fn read_in<L: Logs>(
+        (fold, reopened): (&Fold, &Reopened),
+        logs: &mut L,
+        parts: u32,
+    ) -> Result<Option<Self>, L::Error> {
         let mut known = Self::default();
         for part in 0..parts {
-            let mut finding = Finding::new(fold, (part, parts));
+            let mut finding = Finding::new((fold, reopened), (part, parts));
             finding.read(logs)?;
             if let Err(TooMany) = finding.end(&mut known) {
                 return Ok(None);
             }
         }
         // The part of a directory may have no open slice of it: it has seen that it was read, at least.
-        for (id, _) in &known.open {
+        for (id, _) in known.open.keys() {
             let read = Incomplete { is_read: true, is_done: false, is_over: false };
             known.incomplete.entry(*id).or_insert(read).is_done = false;
         }
@@ -153,6 +158,7 @@ impl Known {
 /// One reading.
 struct Finding<'f> {
     fold: &'f Fold,
+    reopened: &'f Reopened,
     /// Which part of all directories, slices and answers it is for, and how many parts there are.
     part: (u32, u32),
     directories: Map<Directory>,
@@ -171,7 +177,7 @@ struct Finding<'f> {
 }
 
 impl<'f> Finding<'f> {
-    fn new(fold: &'f Fold, part: (u32, u32)) -> Self {
+    fn new((fold, reopened): (&'f Fold, &'f Reopened), part: (u32, u32)) -> Self {
         let (directories, slices, answers) = (Map::default(), Map::default(), Map::default());
         let limit = KEPT_LEAST.min(fold.memory / 4);
         let most = match part.1 {
@@ -179,18 +185,30 @@ impl<'f> Finding<'f> {
             PARTS_MOST => usize::MAX,
             _ => fold.memory,
         };
-        Self { fold, part, directories, slices, answers, record: 0, held: 0, most, limit, is_too_much: false }
+        Self {
+            fold,
+            reopened,
+            part,
+            directories,
+            slices,
+            answers,
+            record: 0,
+            held: 0,
+            most,
+            limit,
+            is_too_much: false,
+        }
     }
 
     fn read<L: Logs>(&mut self, logs: &mut L) -> Result<(), L::Error> {
         let fold = self.fold;
         let mut steps = Steps::new(&fold.key);
-        logs.each(&mut |frame| {
+        logs.each(&mut |at, frame| {
             // What is too much is read to the end all the same: a log that is not valid is refused first.
             let is_valid = sections(frame, &mut |section| {
                 steps.read(section, &mut |read| {
                     if let Read::Fact(here, fact) = read {
-                        self.note(here, fact);
+                        self.note(at, here, fact);
                     }
                 })
             });
@@ -216,7 +234,7 @@ impl<'f> Finding<'f> {
         self.is_too_much |= self.held > self.most;
     }
 
-    fn note(&mut self, here: Here<'_>, fact: &Fact<'_>) {
+    fn note(&mut self, frame: FrameAt, here: Here<'_>, fact: &Fact<'_>) {
         self.record += 1;
         if self.is_too_much {
             return;
@@ -234,6 +252,8 @@ impl<'f> Finding<'f> {
                 self.touch(&here);
                 self.slice(id, *slice, false);
             }
+            // It is done again.
+            Fact::Done { .. } | Fact::Closed if frame.voided_by.is_some() => self.touch(&here),
             Fact::Done { slice, .. } => {
                 self.touch(&here);
                 // What was done after it was closed has changed it.
@@ -244,7 +264,8 @@ impl<'f> Finding<'f> {
                 }
             }
             // A directory that is closed again may have been forgotten.
-            Fact::Closed => self.set(id, CLOSED),
+            Fact::Closed if self.reopened.is_closed(id, frame) => self.set(id, CLOSED),
+            Fact::Closed => {}
             Fact::Failed { name, .. } => self.answer(here.named(name), self.record),
             Fact::Mended { name } => self.answer(here.named(name), 0),
             // It comes before the file is done, and so before its directory is.
@@ -358,7 +379,7 @@ impl<'f> Finding<'f> {
             }
         }
         for (id, slices) in self.slices {
-            known.open.extend(slices.open().map(|slice| (id, slice)));
+            known.open.extend(slices.open().map(|slice| ((id, slice), false)));
         }
         known.failed.extend(self.answers.into_iter().filter(|(_, record)| *record > 0));
         Ok(())

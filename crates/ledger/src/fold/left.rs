@@ -2,7 +2,7 @@
 
 use crate::fold::known::{Incomplete, Known};
 use crate::fold::walk::{Here, Read, Steps};
-use crate::fold::{Item, Left, Logs};
+use crate::fold::{Item, Left, Logs, Stage};
 use crate::frame::sections;
 use crate::id::{Id, Key};
 use crate::record::{At, Fact, Record, Seen};
@@ -23,19 +23,23 @@ impl<'r> Reading<'r> {
     pub(super) fn read<L: Logs>(mut self, logs: &mut L) -> Result<(), L::Error> {
         let key = *self.key;
         let mut steps = Steps::new(&key);
-        logs.each(&mut |frame| sections(frame, &mut |section| self.section(&mut steps, section)))
+        logs.each(&mut |at, frame| {
+            let is_void = at.voided_by.is_some();
+            sections(frame, &mut |section| self.section(&mut steps, section, is_void))
+        })
     }
 
-    fn section(&mut self, steps: &mut Steps<'_>, section: &[u8]) -> bool {
+    fn section(&mut self, steps: &mut Steps<'_>, section: &[u8], is_void: bool) -> bool {
         steps.read(section, &mut |read| match read {
-            Read::Fact(here, fact) => self.note(here, fact),
+            Read::Fact(here, fact) => self.note(here, fact, is_void),
+            Read::Other(_) if is_void => {}
             Read::Other(Record::Results(bytes)) => (self.each)(Left::Results(bytes)),
             Read::Other(Record::Part(bytes)) => (self.each)(Left::Part(bytes)),
             Read::Other(_) => {}
         })
     }
 
-    fn note(&mut self, here: Here<'_>, fact: &Fact<'_>) {
+    fn note(&mut self, here: Here<'_>, fact: &Fact<'_>, is_void: bool) {
         self.record += 1;
         here.added().for_each(|(at, id)| self.directory(at, id));
         let (at, id) = (here.at, here.id());
@@ -53,10 +57,14 @@ impl<'r> Reading<'r> {
                 if !directory.is_read {
                     (self.each)(Left::Given(at, names));
                 }
-                if self.known.open.remove(&(id, *slice)) {
-                    (self.each)(Left::Slice(at, *slice, names));
+                let is_done = directory.is_done;
+                match self.known.open.get_mut(&(id, *slice)).map(|is_over| std::mem::replace(is_over, true)) {
+                    Some(false) => (self.each)(Left::Slice(at, *slice, names)),
+                    None if !is_done => (self.each)(Left::Names(at, names)),
+                    _ => {}
                 }
             }
+            Fact::Done { .. } if is_void => {}
             Fact::Done { slice, seen } => self.done(&here, slice.is_none(), *seen),
             Fact::Failed { name, row } => {
                 if self.known.failed.get(&here.named(name)) == Some(&self.record) {
@@ -86,12 +94,17 @@ impl<'r> Reading<'r> {
 
     fn done(&mut self, here: &Here<'_>, is_read: bool, seen: Option<Seen>) {
         let id = here.id();
-        let is_complete = !self.known.incomplete.contains_key(&id);
-        if is_read && is_complete && here.above().is_none_or(|above| self.is_open(above)) {
+        let incomplete = self.known.incomplete.get(&id);
+        let stage = match incomplete {
+            None => Stage::Complete,
+            Some(directory) if directory.is_done => Stage::Done,
+            Some(_) => Stage::Begun,
+        };
+        if is_read && incomplete.is_none() && here.above().is_none_or(|above| self.is_open(above)) {
             (self.each)(Left::Complete(id));
         }
         if let Some(seen) = seen {
-            (self.each)(Left::Seen(here.at, seen));
+            (self.each)(Left::Seen(here.at, seen, stage));
         }
     }
 }

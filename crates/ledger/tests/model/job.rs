@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use atta_ledger::{Fact, Fold, Id, Key, Left, LogName, Logs, Record, Records, SliceNumber};
+use atta_ledger::{Fact, Fold, Id, Key, Left, LogName, Logs, Record, Records, Seen, SliceNumber};
 use atta_testkit::random::Random;
 
 use super::logs::{Late, Log, Unruly, find, log_of};
@@ -34,10 +34,14 @@ pub(crate) enum Rule {
     OneFrame,
     /// A log that goes on in a new part says there that of the part before only what is on storage counts.
     NextPartCuts,
+    /// What says that a directory is done which is gone does not count.
+    Voids,
+    /// A later run says it again.
+    VoidsAgain,
 }
 
 impl Rule {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::ResultsBesideDone,
         Self::Cuts,
         Self::CutsFirst,
@@ -49,6 +53,8 @@ impl Rule {
         Self::Order,
         Self::OneFrame,
         Self::NextPartCuts,
+        Self::Voids,
+        Self::VoidsAgain,
     ];
 }
 
@@ -100,6 +106,37 @@ pub(crate) struct Job {
     without: Option<Rule>,
     wrong: Option<String>,
     memory: usize,
+    target: Target,
+}
+
+/// What the job makes.
+#[derive(Default)]
+struct Target {
+    /// Directories that are there, with their inodes.
+    inodes: HashMap<usize, u64>,
+    next: u64,
+    files: HashSet<u64>,
+}
+
+impl Target {
+    /// Makes a directory if it is not there. Returns its inode.
+    fn enter(&mut self, directory: usize) -> u64 {
+        *self.inodes.entry(directory).or_insert_with(|| {
+            self.next += 1;
+            self.next
+        })
+    }
+
+    /// Somebody removes a directory.
+    fn remove(&mut self, tree: &Tree, directory: usize) {
+        self.inodes.remove(&directory);
+        for (_, entry) in &tree.directories[directory].entries {
+            match entry {
+                Entry::Directory(below) => self.remove(tree, *below),
+                Entry::File(file) => drop(self.files.remove(file)),
+            }
+        }
+    }
 }
 
 /// A run of the job.
@@ -111,6 +148,7 @@ struct Run<'j> {
     ranks: Vec<Rank>,
     /// Directories that are not entered where they are met.
     known: HashSet<Id>,
+    target: &'j mut Target,
 }
 
 /// What a fold said.
@@ -125,6 +163,20 @@ struct Found {
     given: HashMap<usize, HashSet<Vec<u8>>>,
     slices: Vec<(usize, SliceNumber, Vec<Vec<u8>>)>,
     closes: usize,
+    /// The inode of each directory when it was seen last.
+    seen: HashMap<usize, u64>,
+}
+
+impl Found {
+    /// Directories that are gone, or others.
+    fn gone(&self, job: &Job) -> HashSet<Id> {
+        let is_gone = |(directory, inode): &(&usize, &u64)| job.target.inodes.get(directory) != Some(inode);
+        let id = |(directory, _): (&usize, &u64)| {
+            let at = job.tree.at(*directory);
+            job.key.of_path(at.root, at.path)
+        };
+        self.seen.iter().filter(is_gone).map(id).collect()
+    }
 }
 
 impl Job {
@@ -135,7 +187,7 @@ impl Job {
         let memory = *random.pick(&[1000, 5000, 1 << 20]);
         let (tree, key) = (Tree::random(random), Key::of_job(&number));
         let (logs, late) = (BTreeMap::new(), Vec::new());
-        Self { tree, key, logs, late, run: 0, without, wrong: None, memory }
+        Self { tree, key, logs, late, run: 0, without, wrong: None, memory, target: Target::default() }
     }
 
     /// Runs it until it is killed, or to the end.
@@ -145,6 +197,9 @@ impl Job {
         }
         self.run += 1;
         self.write_late(random);
+        if random.below(6) == 0 {
+            self.target.remove(&self.tree, random.index(self.tree.directories.len()));
+        }
         let (found, cuts) = match self.look() {
             Ok(looked) => looked,
             Err(wrong) => return self.wrong = Some(wrong),
@@ -196,6 +251,7 @@ impl Job {
             without: self.without,
             ranks,
             known: HashSet::new(),
+            target: &mut self.target,
         }
     }
 
@@ -203,7 +259,16 @@ impl Job {
     fn look(&self) -> Result<(Found, Vec<Record<'static>>), String> {
         let (key, logs) = (&self.key, &self.logs);
         let mut counted = find(key, logs).map_err(|refused| format!("{refused:?}"))?;
-        let cuts: Vec<_> = counted.cuts().collect();
+        let gone = self.fold(&mut counted)?.gone(self);
+        if !gone.is_empty() && self.without != Some(Rule::Voids) {
+            let fold = Fold { key: *key, closes: false, memory: self.memory };
+            let void = fold.void(&mut counted, &gone).map_err(|refused| format!("{refused:?}"))?;
+            counted.void(self.run, void);
+        }
+        let mut cuts: Vec<_> = counted.cuts().collect();
+        if self.without == Some(Rule::VoidsAgain) {
+            cuts.retain(|cut| !matches!(cut, Record::Void { by, .. } if *by < self.run));
+        }
         let found = match self.without {
             Some(Rule::Cuts) => self.fold(&mut Unruly { key, logs, cuts: None, is_backward: false }),
             Some(Rule::Order) => self.fold(&mut Unruly { key, logs, cuts: Some(&cuts), is_backward: true }),
@@ -249,6 +314,8 @@ impl Job {
                 let names = names.iter().map(|name| name.to_vec()).collect();
                 found.slices.push((tree.find(at), slice, names));
             }
+            Left::Seen(at, seen, _) => drop(found.seen.insert(tree.find(at), seen.target_inode)),
+            Left::Names(..) => {}
             other => panic!("nothing writes {other:?}"),
         });
         folded.map(|()| found).map_err(|refused| format!("{refused:?}"))
@@ -262,6 +329,9 @@ impl Job {
             Ok(_) => return self.wrong,
             Err(wrong) => return Some(self.wrong.unwrap_or(wrong)),
         };
+        if let Some(file) = (0..self.tree.files).find(|file| !self.target.files.contains(file)) {
+            return Some(format!("file {file} is gone"));
+        }
         found.results.sort_unstable();
         let each_once: Vec<_> = (0..self.tree.files).collect();
         if found.results != each_once {
@@ -516,7 +586,8 @@ impl Run<'_> {
             self.ranks[rank].tasks.push(Task::Look { directory, slice, names });
         }
         if is_end {
-            self.note(random, rank, directory, &Fact::Done { slice: None, seen: None });
+            let seen = self.seen(directory);
+            self.note(random, rank, directory, &Fact::Done { slice: None, seen });
         } else {
             self.ranks[rank].tasks.push(Task::Read { directory, from: until, given: Rc::clone(given) });
         }
@@ -539,7 +610,11 @@ impl Run<'_> {
         let id = self.key.of_path(at.root, at.path);
         for (name, entry) in names {
             match entry {
-                Entry::File(number) => self.ranks[rank].slices[slice].results.push(*number),
+                Entry::File(number) => {
+                    self.target.enter(directory);
+                    self.target.files.insert(*number);
+                    self.ranks[rank].slices[slice].results.push(*number);
+                }
                 Entry::Directory(_) if self.known.contains(&self.key.below(id, name)) => {}
                 Entry::Directory(below) => {
                     self.note(random, rank, directory, &Fact::Found { name });
@@ -550,12 +625,17 @@ impl Run<'_> {
         }
     }
 
+    fn seen(&mut self, directory: usize) -> Option<Seen> {
+        Some(Seen { target_inode: self.target.enter(directory), ..Seen::default() })
+    }
+
     fn end_batch(&mut self, random: &mut Random, (rank, directory, slice): (usize, usize, usize)) {
         let ended = &mut self.ranks[rank].slices[slice];
         ended.open -= 1;
         if ended.open == 0 {
             let (number, results) = (ended.number, std::mem::take(&mut ended.results));
-            self.note(random, rank, directory, &Fact::Done { slice: number, seen: None });
+            let seen = self.seen(directory);
+            self.note(random, rank, directory, &Fact::Done { slice: number, seen });
             self.ranks[rank].results.extend(results);
         }
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use atta_ledger::{Broken, Frame, JobLogs, Key, LogName, Logs, Record, Records, Refused, frame, read};
+use atta_ledger::{
+    Broken, Frame, FrameAt, JobLogs, Key, LogName, Logs, Record, Records, Refused, frame, read,
+};
 use atta_testkit::random::Random;
 
 #[derive(Debug, Default)]
@@ -123,7 +125,7 @@ pub(crate) struct Unruly<'a> {
 impl Logs for Unruly<'_> {
     type Error = Broken<Infallible>;
 
-    fn each(&mut self, each: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Self::Error> {
+    fn each(&mut self, each: &mut dyn FnMut(FrameAt, &[u8]) -> bool) -> Result<(), Self::Error> {
         let mut names: Vec<_> = self.logs.keys().copied().collect();
         if self.is_backward {
             names.reverse();
@@ -135,6 +137,8 @@ impl Logs for Unruly<'_> {
             })
         };
         for name in names {
+            let each =
+                &mut |offset, frame: &[u8]| each(FrameAt { log: name, offset, voided_by: None }, frame);
             read((self.key, name), &mut self.logs[&name].bytes.as_slice(), until(name), each)?;
         }
         Ok(())

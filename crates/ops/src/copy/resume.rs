@@ -3,5 +3,6 @@
 
 pub(crate) mod finished;
 pub(crate) mod large;
+mod missing;
 pub(crate) mod noting;
 pub(crate) mod redone;

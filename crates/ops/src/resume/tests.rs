@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use atta_ledger::{Frame, Key, LogName, Logs, Record as Noted, Records};
+use atta_ledger::{Frame, FrameAt, Key, LogName, Logs, Record as Noted, Records};
 use atta_testkit::scratch::Scratch;
 
 use rustix::fs::FlockOperation;
@@ -198,7 +198,7 @@ fn what_an_earlier_run_writes_late_does_not_count() {
     let expected = [("1.0".to_owned(), first.len()), ("2.0".to_owned(), second.len())];
     assert_eq!(counted(&job), expected);
     let mut frames = 0;
-    let mut each = |_: &[u8]| {
+    let mut each = |_: FrameAt, _: &[u8]| {
         frames += 1;
         true
     };

@@ -26,12 +26,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use atta_ledger::{At, Fact, Fold, Key, Logs, Record, Records, SliceNumber};
+use atta_ledger::{
+    At, Fact, Fold, JobLogs, Key, LogBytes, Logs, Record, Records, Refused, SliceNumber, Void,
+};
 use atta_runtime::Facts;
 
 use crate::tree::directory::SliceResults;
 use earlier::Earlier;
-pub use earlier::{FromLog, ResumeError};
+pub use earlier::{FromLog, Gone, ResumeError};
 
 /// Bytes of notes of all threads beyond which no directory is read on. A frame has room for four times as much.
 const NOTED_MOST: usize = 64 << 20;
@@ -259,6 +261,29 @@ impl<R: SliceResults> Journal<R> {
         self.earlier.read(&fold, logs, each)
     }
 
+    /// What earlier runs have done in directories that are gone does not count: this run does it again. It comes before
+    /// [`resume`](Self::resume) and before the cuts are taken. `memory`: as there.
+    ///
+    /// # Errors
+    /// The logs cannot be read.
+    pub fn void<L: LogBytes>(
+        &self,
+        logs: &mut JobLogs<'_, L>,
+        memory: usize,
+        gone: &Gone,
+    ) -> Result<(), Refused<L::Error>> {
+        let fold = Fold { key: self.key, closes: self.closes, memory };
+        let void = match gone {
+            Gone::Some(places) => {
+                let ids = places.iter().map(|(root, path)| self.key.of_path(*root, path));
+                fold.void(logs, &ids.collect())?
+            }
+            Gone::Many => Void::All,
+        };
+        logs.void(self.run, void);
+        Ok(())
+    }
+
     /// What the logs of earlier runs say.
     pub(crate) fn earlier(&self) -> &Earlier {
         &self.earlier
@@ -357,7 +382,7 @@ impl<R: SliceResults> Facts for Journal<R> {
 mod tests {
     use std::time::Instant;
 
-    use atta_ledger::{Frame, JobLogs, LogName, frame};
+    use atta_ledger::{Frame, LogName, frame};
 
     use super::*;
 
@@ -388,7 +413,7 @@ mod tests {
         let read = next.resume(&mut logs, 1 << 20, &mut |found| match found {
             FromLog::Results(more) => sum += more,
             FromLog::Part(_) => parts += 1,
-            FromLog::Seen(..) => {}
+            FromLog::Seen(..) | FromLog::Names(..) => {}
         });
         assert!(read.is_ok());
         assert_eq!((frames, sum, parts), (2, 6, 3));

@@ -76,7 +76,7 @@ fn each_record(
     until: Option<u64>,
     each: &mut dyn FnMut(&Record<'_>),
 ) -> Contents {
-    read((&key(), name), &mut bytes, until, &mut |frame| {
+    read((&key(), name), &mut bytes, until, &mut |_, frame| {
         sections(frame, &mut |section| records(section, each))
     })
     .unwrap()

@@ -1,5 +1,6 @@
-//! Directories that earlier runs of a job have completed, looked at again: whether the source has changed since, and whether the copy is still
-//! there. Files in them are not looked at. It changes nothing.
+//! What earlier runs of a job have done, looked at again: whether directories of the source have changed since, and whether the copy is still there.
+//! Files are not looked at. Their names are, if the copy of a directory has another time than its source: then it waits for its closing, or somebody
+//! has changed it. It changes nothing.
 //!
 //! Names come nearly in the order of the tree. So each thread keeps the directories open that lead to its last one.
 
@@ -12,24 +13,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use atta_entry::{Errno, Kind, Metadata};
-use atta_ledger::{At, Seen};
+use atta_ledger::{At, Seen, Stage};
 use rustix::fd::OwnedFd;
 
+use crate::copy::resume::missing;
 use crate::copy::target::Target;
 use crate::copy::target::mirror::Shared;
+use crate::tree::Gone;
+use crate::tree::listing::rules::Rules;
 use atta_sys as sys;
 
-/// Directories that a thread gets at once.
+/// Directories, or names, that a thread gets at once.
 const BATCH: usize = 256;
 /// Threads: on a server, each look takes a round trip.
 const THREADS: usize = 8;
 /// Directories that a thread keeps open.
 const OPEN_MOST: usize = 16;
+/// The most directories that are named as gone.
+const LOST_MOST: usize = 1 << 16;
 
 /// Looks at directories that earlier runs of the job have completed, on threads of its own.
 #[derive(Debug)]
 pub struct Finished {
     batch: Vec<Directory>,
+    /// What it asks for, in names.
+    weight: usize,
     batches: u64,
     sides: Arc<Sides>,
     /// None: no batch was full yet.
@@ -45,10 +53,8 @@ type Place = (u32, Vec<u8>);
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// Directories whose copy is gone, or is another one.
-    pub lost: u64,
-    /// One of them, below its root.
-    pub lost_one: Option<Vec<u8>>,
+    /// Directories whose copy is gone, is another one or lacks files. They have to be done again: see [`Journal::void`](crate::walk::Journal::void).
+    pub lost: Option<Gone>,
     /// Directories of the sources that have changed since, are gone, or are others.
     pub changed: u64,
     /// One of them, below its root.
@@ -61,24 +67,71 @@ pub struct Found {
 struct Directory {
     root: u32,
     path: Vec<u8>,
-    seen: Seen,
+    asks: Asks,
 }
 
-/// How a directory is by now.
+/// What is asked of a directory.
 #[derive(Debug)]
-struct Look {
-    place: Place,
-    /// An error: the target cannot be looked at.
-    is_lost: Result<bool, Errno>,
-    is_changed: bool,
+enum Asks {
+    /// Whether it is what was seen.
+    IsThere(Seen, Stage),
+    /// Whether it has these names.
+    Has(Vec<CString>),
+}
+
+/// The answer.
+#[derive(Debug)]
+enum Look {
+    IsThere {
+        place: Place,
+        /// An error: the target cannot be looked at.
+        is_lost: Result<bool, Errno>,
+        is_changed: bool,
+    },
+    Lacks(Place),
+    Has,
 }
 
 /// Directories that are others than when they were seen last.
 #[derive(Debug, Default)]
 struct Others {
     lost: BTreeSet<Place>,
+    /// Names are missing in them.
+    lacking: BTreeSet<Place>,
+    are_many: bool,
     changed: BTreeSet<Place>,
     failed: Option<(Vec<u8>, Errno)>,
+}
+
+impl Others {
+    fn add(&mut self, look: Look) {
+        match look {
+            Look::IsThere { place, is_lost, is_changed } => {
+                note(&mut self.changed, is_changed, &place);
+                match is_lost {
+                    Ok(is_lost) => note(&mut self.lost, is_lost, &place),
+                    Err(errno) => drop(self.failed.get_or_insert((place.1, errno))),
+                }
+            }
+            Look::Lacks(place) => drop(self.lacking.insert(place)),
+            Look::Has => {}
+        }
+        if self.lost.len() + self.lacking.len() > LOST_MOST {
+            self.are_many = true;
+            self.lost.clear();
+            self.lacking.clear();
+        }
+    }
+
+    fn all_lost(&mut self) -> Option<Gone> {
+        let Self { lost, lacking, are_many, .. } = self;
+        lost.append(lacking);
+        match (are_many, lost.is_empty()) {
+            (true, _) => Some(Gone::Many),
+            (false, true) => None,
+            (false, false) => Some(Gone::Some(mem::take(lost))),
+        }
+    }
 }
 
 /// What the threads find, in the order of the batches: of a directory that was completed several times, the last answer counts.
@@ -94,15 +147,18 @@ impl InOrder {
         self.early.insert(batch, looks);
         while let Some(looks) = self.early.remove(&self.next) {
             self.next += 1;
-            for Look { place, is_lost, is_changed } in looks {
-                note(&mut self.others.changed, is_changed, &place);
-                match is_lost {
-                    Ok(is_lost) => note(&mut self.others.lost, is_lost, &place),
-                    Err(errno) => drop(self.others.failed.get_or_insert((place.1, errno))),
-                }
-            }
+            looks.into_iter().for_each(|look| self.others.add(look));
         }
     }
+}
+
+/// Whether a copy has the time of its source, to the second: some file systems keep no more.
+fn have_one_time(source: &Result<Metadata, Errno>, copy: &Result<Metadata, Errno>) -> bool {
+    matches!((source, copy), (Ok(source), Ok(copy)) if source.mtime.seconds == copy.mtime.seconds)
+}
+
+fn open(above: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
+    sys::open_directory_at(above, name)
 }
 
 /// Both sides of the roots.
@@ -111,18 +167,32 @@ struct Sides {
     shared: Arc<Shared>,
     /// An error: it cannot be opened.
     roots: Vec<(Result<OwnedFd, Errno>, Result<OwnedFd, Errno>)>,
+    /// What the copy leaves out.
+    rules: Option<Rules>,
 }
 
 impl Finished {
     pub(crate) fn new(target: &Target<'_>, roots: &[Vec<u8>]) -> Self {
         let (sides, found) = (Arc::new(Sides::new(target, roots)), Arc::default());
-        Self { batch: Vec::new(), batches: 0, sides, crew: None, found }
+        Self { batch: Vec::new(), weight: 0, batches: 0, sides, crew: None, found }
     }
 
-    /// Adds a directory: what was seen of it when it was completed. If it was completed several times, the last one counts.
-    pub fn add(&mut self, at: At<'_>, seen: Seen) {
-        self.batch.push(Directory { root: at.root, path: at.path.to_vec(), seen });
-        if self.batch.len() == BATCH {
+    /// Adds a directory: what was seen of it when something of it was done, and how far it is. If it comes several times, the last one counts.
+    pub fn add(&mut self, at: At<'_>, seen: Seen, stage: Stage) {
+        self.ask(at, Asks::IsThere(seen, stage), 1);
+    }
+
+    /// Adds names that are done in a directory that is not.
+    pub fn add_names(&mut self, at: At<'_>, names: &[&[u8]]) {
+        let names: Vec<_> = names.iter().filter_map(|name| CString::new(*name).ok()).collect();
+        let weight = names.len();
+        self.ask(at, Asks::Has(names), weight);
+    }
+
+    fn ask(&mut self, at: At<'_>, asks: Asks, weight: usize) {
+        self.batch.push(Directory { root: at.root, path: at.path.to_vec(), asks });
+        self.weight += weight;
+        if self.weight >= BATCH {
             self.send();
         }
     }
@@ -130,6 +200,7 @@ impl Finished {
     fn send(&mut self) {
         let batch = (self.batches, mem::take(&mut self.batch));
         self.batches += 1;
+        self.weight = 0;
         let Self { sides, crew, found, .. } = self;
         let crew = crew.get_or_insert_with(|| Crew::start(sides, found));
         // Without a thread, or if all of them have panicked.
@@ -156,13 +227,11 @@ impl Finished {
                 thread.join().unwrap_or_else(|panic| resume_unwind(panic));
             }
         }
-        let others = mem::take(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner).others);
-        let first = |all: &BTreeSet<Place>| all.first().map(|(_, path)| path.clone());
+        let mut others = mem::take(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner).others);
         Found {
-            lost: others.lost.len() as u64,
-            lost_one: first(&others.lost),
+            lost: others.all_lost(),
             changed: others.changed.len() as u64,
-            changed_one: first(&others.changed),
+            changed_one: others.changed.first().map(|(_, path)| path.clone()),
             failed: others.failed,
         }
     }
@@ -218,53 +287,97 @@ impl Sides {
             });
             (source, copy)
         };
-        Self { shared: Arc::clone(&target.shared), roots: roots.iter().map(open).collect() }
+        let (shared, rules) = (Arc::clone(&target.shared), target.options.walk.rules.clone());
+        Self { shared, roots: roots.iter().map(open).collect(), rules }
     }
 
     /// Looks at the directories of a batch.
     fn look_at(&self, (number, directories): Batch, ways: &mut Ways, found: &Mutex<InOrder>) {
-        let looks = directories.into_iter().map(|directory| {
-            let Directory { root, path, seen } = directory;
-            let is_same = |found: &Metadata| {
-                let changed = (found.ctime.seconds, found.ctime.nanoseconds);
-                (found.inode, changed) == (seen.source_inode, seen.changed)
-            };
-            let is_there = |found: &Metadata| found.inode == seen.target_inode;
-            let mut found = self.look(root, &path, (ways, How::ByName));
-            if !matches!(&found, [Ok(source), Ok(target)] if is_same(source) && is_there(target)) {
-                found = self.look(root, &path, (ways, How::Opened));
-            }
-            let [source, target] = found;
-            let is_lost = match target {
-                Ok(found) => Ok(!is_there(&found)),
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(true),
-                Err(errno) => Err(errno),
-            };
-            Look { place: (root, path), is_lost, is_changed: !source.is_ok_and(|found| is_same(&found)) }
+        let looks = directories.into_iter().map(|Directory { root, path, asks }| match asks {
+            Asks::IsThere(seen, stage) => self.is_there((root, path), (seen, stage), ways),
+            Asks::Has(names) if self.lack((root, &path), Some(&names), ways) => Look::Lacks((root, path)),
+            Asks::Has(_) => Look::Has,
         });
         let looks = looks.collect();
         found.lock().unwrap_or_else(PoisonError::into_inner).add(number, looks);
     }
 
+    /// Whether a directory is what was seen.
+    fn is_there(&self, (root, path): Place, (seen, stage): (Seen, Stage), ways: &mut Ways) -> Look {
+        let is_same = |found: &Metadata| {
+            let changed = (found.ctime.seconds, found.ctime.nanoseconds);
+            (found.inode, changed) == (seen.source_inode, seen.changed)
+        };
+        let is_copy = |found: &Metadata| found.inode == seen.target_inode;
+        // What is closed has its name. Another directory under its temporary name may have got its inode.
+        let is_named = stage == Stage::Complete;
+        let mut found = self.look((root, &path), is_named, (ways, How::ByName));
+        if !matches!(&found, [Ok(source), Ok(target)] if is_same(source) && is_copy(target)) {
+            found = self.look((root, &path), is_named, (ways, How::Opened));
+        }
+        let [source, target] = found;
+        let is_changed = !source.as_ref().is_ok_and(is_same);
+        let is_lost = match &target {
+            Ok(found) if !is_copy(found) => Ok(true),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(true),
+            Err(errno) => Err(*errno),
+            // What has changed in the source is reported: its names say nothing of the copy.
+            Ok(_) if is_changed || stage == Stage::Begun || have_one_time(&source, &target) => Ok(false),
+            Ok(_) => Ok(self.lack((root, &path), None, ways)),
+        };
+        Look::IsThere { place: (root, path), is_lost, is_changed }
+    }
+
+    /// Whether the copy of a directory lacks one of these names, or of all. No, if that cannot be found out.
+    fn lack(&self, (root, path): (u32, &[u8]), names: Option<&[CString]>, ways: &mut Ways) -> bool {
+        let Some((Ok(source), Ok(target))) = self.roots.get(root as usize) else { return false };
+        let alias = |name: &CStr| self.shared.namer.of_directory(name);
+        let opened = (
+            ways.sources.find(source, (root, path), Names::default(), open),
+            ways.targets.find(target, (root, path), Names { alias: Some(&alias), is_named: false }, open),
+        );
+        let (Ok(source), Ok(target)) = opened else { return false };
+        let rules = self.rules.as_ref();
+        let sides = missing::Sides { source: &source, target: &target, path, rules };
+        match names {
+            Some(names) => sides.lack(names),
+            None => sides.lack_any().unwrap_or(false),
+        }
+    }
+
     /// Both sides of a directory.
-    fn look(&self, root: u32, path: &[u8], (ways, how): (&mut Ways, How)) -> [Result<Metadata, Errno>; 2] {
+    fn look(
+        &self,
+        (root, path): (u32, &[u8]),
+        is_named: bool,
+        (ways, how): (&mut Ways, How),
+    ) -> [Result<Metadata, Errno>; 2] {
         let Ways { sources, targets } = ways;
         let Some((source, target)) = self.roots.get(root as usize) else { return [Err(Errno::NOENT); 2] };
         let alias = |name: &CStr| self.shared.namer.of_directory(name);
+        let names = Names { alias: Some(&alias), is_named };
         let source = source
             .as_ref()
             .map_err(|errno| *errno)
-            .and_then(|source| sources.look(source, (root, path), (None, how)));
+            .and_then(|source| sources.look(source, (root, path), (Names::default(), how)));
         let target = target
             .as_ref()
             .map_err(|errno| *errno)
-            .and_then(|target| targets.look(target, (root, path), (Some(&alias), how)));
+            .and_then(|target| targets.look(target, (root, path), (names, how)));
         [source, target]
     }
 }
 
 /// The other name that a directory may have.
 type Alias<'a> = &'a dyn Fn(&CStr) -> CString;
+
+/// The names that directories may have.
+#[derive(Clone, Copy, Default)]
+struct Names<'a> {
+    alias: Option<Alias<'a>>,
+    /// The last one has its own.
+    is_named: bool,
+}
 
 /// Does something with a name, or with the other name that a directory may have.
 fn either<T>(
@@ -305,15 +418,30 @@ impl Way {
     fn look(
         &mut self,
         top: &OwnedFd,
-        (root, path): (u32, &[u8]),
-        (alias, how): (Option<Alias<'_>>, How),
+        place: (u32, &[u8]),
+        (names, how): (Names<'_>, How),
     ) -> Result<Metadata, Errno> {
+        let found = self.find(top, place, names, |above, name| match how {
+            How::ByName => sys::stat_at(above, name, false),
+            How::Opened => open(above, name).and_then(|opened| sys::stat_descriptor(&opened)),
+        })?;
+        if found.kind() == Kind::Directory { Ok(found) } else { Err(Errno::NOTDIR) }
+    }
+
+    /// Does something with the name of a directory and the directory that it is in. `top`: its root, which is itself in place of that.
+    fn find<T>(
+        &mut self,
+        top: &OwnedFd,
+        (root, path): (u32, &[u8]),
+        Names { alias, is_named }: Names<'_>,
+        act: impl Fn(&OwnedFd, &CStr) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         if self.root != root {
             self.names.clear();
             self.root = root;
         }
         let mut names: Vec<_> = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
-        let Some(last) = names.pop() else { return sys::stat_descriptor(top) };
+        let Some(last) = names.pop() else { return act(top, c".") };
         let is_same = |((known, _), name): &(&(Vec<u8>, Option<OwnedFd>), &&[u8])| known == *name;
         let shared = self.names.iter().zip(&names).take_while(is_same).count();
         self.names.truncate(shared);
@@ -330,13 +458,8 @@ impl Way {
             }
         }
         let last = CString::new(last).map_err(|_| Errno::INVAL)?;
-        let found = either(&last, alias, |name| match how {
-            How::ByName => sys::stat_at(self.above(top), name, false),
-            How::Opened => {
-                sys::open_directory_at(self.above(top), name).and_then(|opened| sys::stat_descriptor(&opened))
-            }
-        })?;
-        if found.kind() == Kind::Directory { Ok(found) } else { Err(Errno::NOTDIR) }
+        let alias = alias.filter(|_| !is_named);
+        either(&last, alias, |name| act(self.above(top), name))
     }
 
     /// The last directory on the way.
@@ -363,20 +486,23 @@ mod tests {
         fs::write(tree.join("file"), "").unwrap();
         let top = sys::open_directory_path(tree.as_os_str().as_bytes(), false).unwrap();
         let alias = |name: &CStr| CString::new([b".", name.to_bytes()].concat()).unwrap();
+        let names = Names { alias: Some(&alias), is_named: false };
         let deep = |levels: usize| vec!["level"; levels].join("/");
         let mut way = Way::default();
         for levels in [300, 1, 299, 150, 2, 0, 300] {
-            let found = way.look(&top, (0, deep(levels).as_bytes()), (Some(&alias), How::ByName)).unwrap();
+            let found = way.look(&top, (0, deep(levels).as_bytes()), (names, How::ByName)).unwrap();
             let path = tree.join(deep(levels));
             let expected = sys::stat_path(path.as_os_str().as_bytes(), false).unwrap();
             assert_eq!(found.inode, expected.inode, "{levels} levels");
             assert!(way.names.iter().filter(|(_, opened)| opened.is_some()).count() <= OPEN_MOST);
         }
         for how in [How::ByName, How::Opened] {
-            let mut look = |path: &str| {
-                way.look(&top, (0, path.as_bytes()), (Some(&alias), how)).map(|found| found.inode)
-            };
+            let mut look =
+                |path: &str| way.look(&top, (0, path.as_bytes()), (names, how)).map(|found| found.inode);
             assert!(look("a/other").is_ok(), "under its other name");
+            let named = Names { is_named: true, ..names };
+            let found = Way::default().look(&top, (0, b"a/other"), (named, how));
+            assert_eq!(found.map(|found| found.inode), Err(Errno::NOENT), "it has its own name");
             assert_eq!(look("a/none"), Err(Errno::NOENT));
             assert_eq!(look("file"), Err(Errno::NOTDIR));
             assert_eq!(look("file/below"), Err(Errno::NOTDIR));

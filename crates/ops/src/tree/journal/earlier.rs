@@ -1,10 +1,10 @@
 //! What the logs of earlier runs of a job leave: directories and slices that are done again, those that need not be entered, and large files that were
 //! begun. It reads no log itself: `atta-ledger` does. No I/O.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
 
-use atta_ledger::{At, Fold, Id, Item, Key, Left, Logs, Seen, SliceNumber};
+use atta_ledger::{At, Fold, Id, Item, Key, Left, Logs, Seen, SliceNumber, Stage};
 
 use super::lock;
 use crate::tree::directory::SliceResults;
@@ -89,10 +89,21 @@ impl Redo {
 pub enum FromLog<'a, R> {
     /// What some slices come to that are done.
     Results(R),
-    /// What was seen of a directory that was read to its end. It may come several times, and the last counts.
-    Seen(At<'a>, Seen),
+    /// What was seen of a directory of which something is done, and how far it is. It may come several times, and the last counts.
+    Seen(At<'a>, Seen, Stage),
+    /// Names that are done in a directory that is not. They may come several times.
+    Names(At<'a>, &'a [&'a [u8]]),
     /// A part of a catalog that is complete, as it was confirmed ([`Held::with_part`](super::Held::with_part)).
     Part(&'a [u8]),
+}
+
+/// Directories of which earlier runs say that they are done, and that are gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// These: the index of a root, and a path below it.
+    Some(BTreeSet<(u32, Vec<u8>)>),
+    /// So many that everything is done again.
+    Many,
 }
 
 /// Why earlier runs cannot be resumed.
@@ -181,7 +192,8 @@ impl Earlier {
             Left::Complete(id) => {
                 known.insert(id);
             }
-            Left::Seen(at, seen) => each(FromLog::Seen(at, seen)),
+            Left::Seen(at, seen, stage) => each(FromLog::Seen(at, seen, stage)),
+            Left::Names(at, names) => each(FromLog::Names(at, names)),
             Left::Planned(at, name, plan) => begun_in(at, name, &mut |file| file.plan = plan.to_vec()),
             Left::Chunk(at, name, index, value) => {
                 begun_in(at, name, &mut |file| file.chunks.push((index, value.to_vec())));
