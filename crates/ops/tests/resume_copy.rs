@@ -262,7 +262,9 @@ fn copies_that_end_early_go_on_to_the_same_copy() {
 
 #[test]
 fn what_is_removed_between_runs_is_copied_again() {
-    let played = play("what_is_removed_between_runs_is_copied_again", 21..=30, true);
+    // The last ones have failed before.
+    let seeds = (21..=26).chain([31, 49, 53, 98]);
+    let played = play("what_is_removed_between_runs_is_copied_again", seeds, true);
     assert!(played.voids > 2, "{} runs found something gone", played.voids);
 }
 
@@ -283,7 +285,7 @@ struct Played {
 }
 
 /// Plays jobs, and compares each with an undisturbed copy. `removes`: somebody removes parts of the copy between its runs.
-fn play(test: &str, seeds: std::ops::RangeInclusive<u64>, removes: bool) -> Played {
+fn play(test: &str, seeds: impl IntoIterator<Item = u64>, removes: bool) -> Played {
     let (scratch, source) = tree();
     let job = |dice: u64, target: &str| Job {
         source: &source,
@@ -308,11 +310,11 @@ fn play(test: &str, seeds: std::ops::RangeInclusive<u64>, removes: bool) -> Play
         let what = format!("seed {seed}, {} runs before", job.logs.len());
         let signature =
             |outcome: &Outcome| outcome.signature.as_ref().map(|found| found.digest().to_string());
+        assert_same_by_rsync(&what, &source, &job.target);
         if job.existing == Existing::Replace {
             assert_eq!(outcome.totals, plain.totals, "{what}");
             assert_eq!(signature(&outcome), signature(&plain), "{what}");
         }
-        assert_same_by_rsync(&what, &source, &job.target);
         for number in 0..3 {
             let read = |tree: &Path| std::fs::read(tree.join(format!("large-{number}"))).unwrap();
             assert!(read(&source) == read(&job.target), "{what}: large-{number}");

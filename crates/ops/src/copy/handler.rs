@@ -148,6 +148,11 @@ impl CopyOperation<'_> {
             return self.maker(worker).note_left(item.to).map(drop);
         }
         let made = match metadata.kind() {
+            // Two threads may not make it: one of them may give it its name when the other has looked for that.
+            Kind::Directory if self.is_known(item.at) => {
+                self.maker(worker).count_directory();
+                Made::default()
+            }
             Kind::Directory => {
                 self.maker(worker).make_directory(item)?;
                 Made::default()
@@ -168,6 +173,13 @@ impl CopyOperation<'_> {
             self.committer(worker).complete(item.at, item.to, made);
         }
         Ok(())
+    }
+
+    /// Whether a task of its own does a directory again, which makes it if it is gone, or an earlier run of the job has completed it.
+    fn is_known(&self, at: &Location) -> bool {
+        let (Location::In(above, name), Some(noting)) = (at, &self.commit.noting) else { return false };
+        let earlier = noting.journal.earlier();
+        above.again().is_some_and(|again| earlier.is_known_in(again, name.to_bytes()))
     }
 
     /// Sends what other ranks are to know of files with several names.
@@ -255,8 +267,11 @@ impl Handler for CopyOperation<'_> {
 
     fn looked(&self, worker: &mut Worker, slice: &CurrentSlice<'_>) {
         // Of a directory that an earlier run has begun, the first slice may be done.
-        let is_again = || self.target.is_resumed() && slice.directory().again().is_some();
-        if slice.is_first() || is_again() {
+        let is_again = self.target.is_resumed() && slice.directory().again().is_some();
+        if is_again {
+            self.maker(worker).see(slice.directory());
+        }
+        if slice.is_first() || is_again {
             self.committer(worker).name_directory(slice);
         }
     }

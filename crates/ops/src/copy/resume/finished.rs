@@ -336,7 +336,12 @@ impl Sides {
             ways.sources.find(source, (root, path), Names::default(), open),
             ways.targets.find(target, (root, path), Names { alias: Some(&alias), is_named: false }, open),
         );
-        let (Ok(source), Ok(target)) = opened else { return false };
+        let (source, target) = match opened {
+            (Ok(source), Ok(target)) => (source, target),
+            // The log may have names of it alone.
+            (Ok(_), Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP)) => return true,
+            _ => return false,
+        };
         let rules = self.rules.as_ref();
         let sides = missing::Sides { source: &source, target: &target, path, rules };
         match names {
@@ -507,5 +512,21 @@ mod tests {
             assert_eq!(look("file"), Err(Errno::NOTDIR));
             assert_eq!(look("file/below"), Err(Errno::NOTDIR));
         }
+    }
+
+    #[test]
+    fn too_many_lost_directories_are_not_named() {
+        let place = |number: u32| (0, number.to_string().into_bytes());
+        let lost = |number| Look::IsThere { place: place(number), is_lost: Ok(true), is_changed: false };
+        let mut others = Others::default();
+        assert_eq!(others.all_lost(), None);
+        others.add(lost(1));
+        others.add(Look::Lacks(place(2)));
+        // It was done again.
+        others.add(lost(3));
+        others.add(Look::IsThere { place: place(3), is_lost: Ok(false), is_changed: false });
+        assert_eq!(others.all_lost(), Some(Gone::Some([place(1), place(2)].into())));
+        (0..=LOST_MOST as u32).for_each(|number| others.add(lost(number)));
+        assert_eq!(others.all_lost(), Some(Gone::Many));
     }
 }

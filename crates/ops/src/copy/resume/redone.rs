@@ -5,7 +5,7 @@
 //! although they are not complete: the log says which are.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
@@ -72,17 +72,22 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Makes a directory and those above it that are gone: a power cut may have taken them.
+    /// Makes a directory and those above it that are gone: a power cut may have taken them, or somebody else.
     fn make_lost(&mut self, target: &Arc<Directory>) -> Result<(), FileError> {
         let failed = |errno| FileError::new(Step::MakeDirectory, errno);
+        // One thread at a time. Another one may make a directory and give it its name between a look for both of its names here and `mkdir`,
+        // which would then make it a second time.
+        let shared = Arc::clone(&self.target.shared);
+        let _alone = shared.making_lost.lock().unwrap_or_else(PoisonError::into_inner);
         // Without recursion: the chain may be 10^5 levels long.
-        let mut lost = vec![target];
-        while let Some(above) = lost.last().and_then(|directory| directory.parent()) {
-            match above.descriptor(&mut self.scratch.held, self.target.features) {
+        let (mut lost, mut next) = (Vec::new(), Some(target));
+        while let Some(directory) = next {
+            match directory.descriptor(&mut self.scratch.held, self.target.features) {
                 Ok(_) => break,
-                Err(Errno::NOENT) => lost.push(above),
+                Err(Errno::NOENT) => lost.push(directory),
                 Err(errno) => return Err(failed(errno)),
             }
+            next = directory.parent();
         }
         for directory in lost.into_iter().rev() {
             let Some(above) = directory.parent() else { continue };

@@ -10,7 +10,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 
 use crate::copy::target::Maker;
-use crate::copy::target::mirror::{Here, Mirror};
+use crate::copy::target::mirror::{Here, Mirror, SourceDirectory};
 use crate::copy::target::place::{Item, Place, refuse_taken};
 use crate::file::error::{FileError, Step};
 use crate::file::source::Source;
@@ -19,7 +19,7 @@ use crate::metadata::differences::{Changes, Wanted};
 use crate::metadata::extended::Extended;
 use crate::metadata::give::Attributes;
 use crate::metadata::inherited::{admit_owner, disinherit};
-use crate::tree::directory::{Directory, STALE_MOST};
+use crate::tree::directory::{Directory, STALE_MOST, State as _};
 use atta_sys::{self as sys, retry};
 
 impl Maker<'_> {
@@ -28,8 +28,13 @@ impl Maker<'_> {
         if item.to.name != c"." {
             self.make_named_directory(item)?;
         }
-        self.results.totals.directories += 1;
+        self.count_directory();
         Ok(())
+    }
+
+    /// Counts a directory that is there, or that another task makes.
+    pub(crate) fn count_directory(&mut self) {
+        self.results.totals.directories += 1;
     }
 
     fn make_named_directory(&mut self, item: Item<'_>) -> Result<(), FileError> {
@@ -139,11 +144,22 @@ impl Maker<'_> {
         }
         if self.target.run_of_job.is_some() {
             let there = sys::stat_descriptor(&opened).map_err(failed)?;
-            let changed = (metadata.ctime.seconds, metadata.ctime.nanoseconds);
-            mirror.set_seen(Seen { source_inode: metadata.inode, target_inode: there.inode, changed });
+            mirror.set_seen(seen(&metadata, &there));
         }
         mirror.will_have(Attributes { metadata, extended, is_old });
         Ok(())
+    }
+
+    /// Sets what the log says of a directory that is not entered, as only slices of it are done again. If it cannot be looked at, the log says
+    /// nothing.
+    pub(crate) fn see(&mut self, directory: &Arc<SourceDirectory>) {
+        let (features, held) = (self.target.features, &mut self.scratch.held);
+        let Some(mirror) = Mirror::of(directory).filter(|mirror| mirror.seen().is_none()) else { return };
+        let source = directory.descriptor(held, features).and_then(sys::stat_descriptor);
+        let there = mirror.target.descriptor(held, features).and_then(sys::stat_descriptor);
+        if let (Ok(source), Ok(there)) = (source, there) {
+            mirror.set_seen(seen(&source, &there));
+        }
     }
 
     /// Opens the copy of a directory.
@@ -225,6 +241,12 @@ impl Maker<'_> {
         let wanted = Wanted { from: metadata, extended, keep, is_old: *is_old, own_mode: None, needs_times };
         Changes::between(wanted, &there, &others).apply(opened, &mut self.results.totals.not_kept).map(drop)
     }
+}
+
+/// What a later run needs to recognise a directory and its copy.
+fn seen(source: &Metadata, there: &Metadata) -> Seen {
+    let changed = (source.ctime.seconds, source.ctime.nanoseconds);
+    Seen { source_inode: source.inode, target_inode: there.inode, changed }
 }
 
 #[cfg(test)]

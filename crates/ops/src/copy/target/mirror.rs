@@ -10,7 +10,7 @@
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use atta_ledger::Seen;
 
@@ -94,6 +94,8 @@ pub(crate) struct Shared {
     pub(crate) namer: Namer,
     /// Directories with work left for the end.
     pub(crate) open: Open<Mirror>,
+    /// Held while directories are made again that are gone.
+    pub(crate) making_lost: Mutex<()>,
 }
 
 impl Mirror {
@@ -255,7 +257,7 @@ impl Mirror {
 
 impl Shared {
     pub(crate) fn new(namer: Namer) -> Arc<Self> {
-        Arc::new(Self { namer, open: Open::default() })
+        Arc::new(Self { namer, open: Open::default(), making_lost: Mutex::default() })
     }
 
     /// Depth of the deepest directory with work left.
