@@ -49,9 +49,15 @@ struct Arguments {
     /// Pairs of runs.
     #[arg(long, default_value_t = 10)]
     rounds: usize,
-    /// Threads.
+    /// Threads, of each rank.
     #[arg(long, default_value_t = 2)]
     threads: usize,
+    /// `mpirun` of an MPI: runs are on ranks
+    #[arg(long)]
+    mpirun: Option<PathBuf>,
+    /// How many ranks.
+    #[arg(long, default_value_t = 4)]
+    ranks: usize,
 }
 
 /// Wall time and processor time of a run, in seconds.
@@ -153,9 +159,23 @@ fn target(arguments: &Arguments) -> PathBuf {
     arguments.directory.join("target")
 }
 
+/// The program, on ranks if that is asked for.
+fn program(arguments: &Arguments) -> Command {
+    let Some(mpirun) = &arguments.mpirun else { return Command::new(&arguments.program) };
+    let mut command = Command::new(mpirun);
+    command.arg("-n").arg(arguments.ranks.to_string());
+    // MPICH does not know these.
+    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    if mpirun.to_string_lossy().contains("openmpi") {
+        command.args(["--oversubscribe", "--mca", "btl", "self,sm,tcp"]);
+    }
+    command.arg(&arguments.program);
+    command
+}
+
 /// A walk of a tree, or a copy of it.
 fn command(arguments: &Arguments, tree: &Path) -> Command {
-    let mut command = Command::new(&arguments.program);
+    let mut command = program(arguments);
     let threads = arguments.threads.to_string();
     match arguments.what {
         What::Walk => command.args(["walk", "-q", "-j", &threads]).arg(tree),

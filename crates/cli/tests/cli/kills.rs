@@ -13,7 +13,7 @@ use crate::resume_copy::{assert_same, copy, signature, temporary, totals};
 use crate::support::{Ran, make_directory, make_file, run, scratch};
 
 /// Copies in a short test.
-const KILLS: u64 = 2;
+const KILLS: u64 = 6;
 /// Runs of one copy that are ended early, at most.
 const RUNS_MAX: usize = 5;
 

@@ -175,6 +175,7 @@ mod tests {
     use std::collections::HashMap;
     use std::ffi::CString;
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, Ordering};
 
     use atta_entry::{Entry, Failure};
     use atta_runtime::{Counter, Results};
@@ -227,6 +228,8 @@ mod tests {
         marks: Mutex<HashMap<u64, usize>>,
         /// What was handed over together.
         handed_over: Mutex<Vec<Vec<u64>>>,
+        /// So many names were made: two of one directory are never the same.
+        names: AtomicU64,
     }
 
     /// Work, and the number of its slice.
@@ -318,7 +321,8 @@ mod tests {
         fn look(&self, dice: &mut Dice, slice: &CurrentSlice<'_>, number: u64) {
             let directory = slice.directory();
             for _ in 0..dice.throw(4) {
-                let name = CString::new(format!("{}", dice.throw(1 << 40))).unwrap();
+                let number = self.names.fetch_add(1, Ordering::Relaxed);
+                let name = CString::new(number.to_string()).unwrap();
                 match dice.throw(5) {
                     0 | 1 if directory.depth() < 6 => {
                         directory.life().add_child();
