@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use atta_testkit::lock::Lock;
 use atta_testkit::skip;
-use atta_testkit::slow::SlowFs;
+use atta_testkit::slow::{Operation, SlowFs};
 use atta_testkit::{scratch::Scratch, trees};
 use rustix::process::Signal;
 
@@ -217,6 +217,38 @@ fn failed_files_are_tried_again_by_a_resume() {
     assert_eq!(totals(&resumed), totals(&whole));
     assert_eq!(signature(&resumed), signature(&whole));
     assert_eq!(temporary(scratch.path()), Vec::<PathBuf>::new());
+}
+
+/// 200,000 files in two minutes, killed half-way. What is opened twice is what the last 12 s and two syncs did.
+#[test]
+#[ignore = "takes three minutes"]
+fn finished_files_are_not_opened_again() {
+    let test = "finished_files_are_not_opened_again";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let builder = SlowFs::builder().directories(2000, 1).files(100).latency(Duration::ZERO);
+    let Some(slow) = skip::unless_available(test, builder.mount()) else { return };
+    let scratch = scratch("resume-opened");
+    let (job, target) = (scratch.join("job"), scratch.join("target"));
+    let command = |more: &[&str]| {
+        let mut command = copy(&["--json", "--job"]);
+        command.arg(&job).args(more).arg(slow.path()).arg(&target);
+        command
+    };
+    let iops = std::env::var("ATTA_IOPS").unwrap_or("5000".to_owned());
+    let mut child =
+        command(&["--iops", &iops]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(60));
+    assert!(child.try_wait().unwrap().is_none(), "it ended before it was killed");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let ran = run(&mut command(&[])).expect_code(0);
+    let (files, earlier) = (number(&ran.json(), "files"), number(&ran.json(), "earlier.entries"));
+    let opened = slow.finish().unwrap().of(Operation::Open);
+    println!("{files} files, {earlier} entries were complete, {opened} files were opened");
+    assert_eq!(files, 200_000);
+    assert!(earlier > files / 8, "{earlier} entries were complete");
+    // 12 s and two syncs are less than 20 s of 120.
+    assert!(opened - files < files / 6, "{} files were opened twice", opened - files);
 }
 
 #[test]

@@ -53,7 +53,8 @@ pub(crate) struct Checks {
     pub(crate) right: Mutex<HashMap<u64, u64>>,
     /// DescriptorCache by the thread that rewrites: another thread may have to rewrite the same copy.
     pub(crate) mending: Mutex<()>,
-    /// Copies with a reported failure, by path, and whether they were removed: one report for all chunks.
+    /// Large copies with a reported failure, by path, and whether they were removed: one report for all chunks. A copy that is checked as a whole is
+    /// checked once.
     reported: Mutex<HashMap<Vec<u8>, bool>>,
 }
 
@@ -80,6 +81,13 @@ impl Check {
             atime: made.atime,
             part: to.part(),
         })
+    }
+}
+
+impl Check {
+    /// Whether other checks are for the same copy.
+    fn is_part(&self) -> bool {
+        matches!(self.expected, Expected::Piece(_))
     }
 }
 
@@ -126,14 +134,18 @@ impl Checks {
     /// Whether a copy was removed.
     pub(crate) fn is_gone(&self, check: &Check) -> bool {
         let reported = self.reported();
-        !reported.is_empty() && reported.get(&check.at.root_and_path().1) == Some(&true)
+        check.is_part() && !reported.is_empty() && reported.get(&check.at.root_and_path().1) == Some(&true)
     }
 
     /// Notes a failure of a copy. Returns whether it is to be reported.
     pub(crate) fn note(&self, check: &Check, is_gone: bool) -> bool {
+        if !check.is_part() {
+            return true;
+        }
+        let path = check.at.root_and_path().1;
         let mut reported = self.reported();
-        let before = reported.get(&check.at.root_and_path().1).copied();
-        reported.insert(check.at.root_and_path().1, is_gone || before == Some(true));
+        let before = reported.get(&path).copied();
+        reported.insert(path, is_gone || before == Some(true));
         before.is_none_or(|was_gone| is_gone && !was_gone)
     }
 
