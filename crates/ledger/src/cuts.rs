@@ -105,7 +105,8 @@ impl<'k, L: LogBytes> JobLogs<'k, L> {
         match void {
             Void::Frames(frames) => frames.into_iter().for_each(|frame| self.voids.add(frame, by)),
             Void::All => {
-                self.logs.iter().for_each(|(name, _)| self.voids.add((*name, Voids::ALL), by));
+                self.counted.fill(0);
+                self.voids = Voids::default();
             }
         }
     }
@@ -345,15 +346,16 @@ mod tests {
         let (voids, cuts) = find(&[first.clone(), second.clone()]).unwrap();
         assert_eq!(voids, [(1, 0, None), (1, half, Some(2)), (2, 0, None)]);
         assert_eq!(cuts.last(), Some(&void(name(1, 0), half, 2)), "{cuts:?}");
-        // All of both logs.
+        // All of both logs: nothing of them counts.
         let mut found =
             JobLogs::find(&key, vec![(first.0, first.1.as_slice()), (second.0, second.1.as_slice())])
                 .unwrap();
         found.void(3, Void::All);
         let cuts: Vec<_> = found.cuts().collect();
+        assert_eq!(cuts, [cut(name(1, 0), 0), cut(name(2, 0), 0)]);
         let third = log(&key, name(3, 0), &[&cuts]);
         let (voids, _) = find(&[first.clone(), second, third]).unwrap();
-        assert_eq!(voids, [(1, 0, Some(3)), (1, half, Some(3)), (2, 0, Some(3)), (3, 0, None)]);
+        assert_eq!(voids, [(3, 0, None)]);
         // A run voids nothing of its own, and nothing for a later run.
         for bad in [void(name(2, 0), 0, 2), void(name(1, 0), 0, 3), void(name(1, 0), 0, 1)] {
             let second = log(&key, name(2, 0), &[&[cut(name(1, 0), half), bad]]);

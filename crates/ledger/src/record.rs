@@ -37,7 +37,7 @@ pub struct SliceNumber {
 /// Which directories were there when one was done, so that a later run notices others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Inode of the directory.
+    /// Inode of the directory; 0: it says nothing of the source.
     pub source_inode: u64,
     /// Inode of its copy; 0: there is none.
     pub target_inode: u64,
@@ -121,7 +121,7 @@ pub enum Record<'a> {
     Void {
         /// The log of the frame.
         log: LogName,
-        /// Where the frame begins; [`u64::MAX`]: each frame of the log.
+        /// Where the frame begins.
         offset: u64,
         /// The run that found this out, which does it again.
         by: u32,

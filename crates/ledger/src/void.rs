@@ -14,7 +14,7 @@ use crate::record::Record;
 pub enum Void {
     /// These frames: their logs, and where they begin.
     Frames(Vec<(LogName, u64)>),
-    /// Each frame of each log.
+    /// Everything that the logs say: so much is done again that what was found is of no use.
     All,
 }
 
@@ -23,9 +23,6 @@ pub enum Void {
 pub(crate) struct Voids(BTreeMap<(LogName, u64), u32>);
 
 impl Voids {
-    /// In place of an offset: all of a log.
-    pub(crate) const ALL: u64 = u64::MAX;
-
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -37,7 +34,7 @@ impl Voids {
 
     /// The run that has found a frame.
     pub(crate) fn by(&self, (log, offset): (LogName, u64)) -> Option<u32> {
-        self.0.get(&(log, Self::ALL)).or_else(|| self.0.get(&(log, offset))).copied()
+        self.0.get(&(log, offset)).copied()
     }
 
     /// Whether they are of logs of earlier runs than those that have found them, and none is newer than this one.

@@ -130,6 +130,7 @@ impl Job<'_> {
         let path = self.target.as_os_str().as_bytes().to_vec();
         let copy = Copy::prepare(&sources, &path, &options, &failures, seat).unwrap();
         let memory = if self.throw(3) == 0 { 1 << 12 } else { 1 << 24 };
+        let are_many = self.dice.is_multiple_of(4);
         let logs = self.logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
         let mut logs = JobLogs::find(&key, logs).unwrap();
         let (mut sum, mut finished) = (Results::default(), copy.finished());
@@ -147,6 +148,7 @@ impl Job<'_> {
             assert!(self.removed > 0, "nothing was removed: {gone:?}");
             self.voids += 1;
             (sum, journal) = (Results::default(), Journal::new(key, run, 0).with_closing());
+            let gone = if are_many { &walk::Gone::Many } else { gone };
             journal.void(&mut logs, memory, gone).unwrap();
             let resumed = journal.resume(&mut logs, memory, &mut |found| {
                 if let FromLog::Results(share) = found {

@@ -224,20 +224,23 @@ pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Lo
         FromLog::Names(at, names) => finished.add_names(at, names),
         FromLog::Part(_) => {}
     });
-    let found = finished.end();
+    let mut found = finished.end();
     read?;
+    if let Some(gone) = found.lost.take() {
+        (earlier, journal) = (Results::default(), RunOfJob::of(job).journal(FIRST).with_closing());
+        let is_all = runs.void(&journal, &gone)?;
+        report_gone(&gone, is_all);
+        // What is done again has not changed since.
+        finished = copy.finished();
+        runs.read(&mut journal, &mut |left| match left {
+            FromLog::Results(share) => earlier.add(&share),
+            FromLog::Seen(at, seen, stage) => finished.add(at, seen, stage),
+            FromLog::Names(..) | FromLog::Part(_) => {}
+        })?;
+        found = finished.end();
+    }
     if let Some(fatal) = cannot_look(&found) {
         return Err(fatal);
-    }
-    if let Some(gone) = &found.lost {
-        report_gone(gone);
-        (earlier, journal) = (Results::default(), RunOfJob::of(job).journal(FIRST).with_closing());
-        runs.void(&journal, gone)?;
-        runs.read(&mut journal, &mut |found| {
-            if let FromLog::Results(share) = found {
-                earlier.add(&share);
-            }
-        })?;
     }
     let (journal, file) = runs.begin(journal)?;
     let (entries, bytes, since) = (earlier.entries(), earlier.bytes(), job.running.began());
@@ -260,10 +263,10 @@ fn cannot_look(found: &Found) -> Option<Fatal> {
     Some(Fatal::Failed { what, hint: Some(hint.to_owned()) })
 }
 
-/// Reports what is copied again since it is gone.
-fn report_gone(gone: &Gone) {
+/// Reports what is copied again since it is gone. `is_all`: everything is.
+fn report_gone(gone: &Gone, is_all: bool) {
     let what = match gone {
-        Gone::Many => "most of what the job has copied is gone from TARGET: all is copied again".to_owned(),
+        Gone::Many => "many directories that the job has copied are gone from TARGET".to_owned(),
         Gone::Some(places) => {
             let one = places.first().map(|(_, path)| escape(path)).unwrap_or_default();
             let one = if one.is_empty() { "that of SOURCE".to_owned() } else { one };
@@ -278,7 +281,11 @@ fn report_gone(gone: &Gone) {
             }
         }
     };
-    complain(&format!("note: {what}"), Some("it is copied again, with what was copied in the same seconds"));
+    let hint = match is_all {
+        true => "everything is copied again",
+        false => "it is copied again, with what was copied in the same seconds",
+    };
+    complain(&format!("note: {what}"), Some(hint));
 }
 
 /// The log of any other rank. `path`: the directory of the job. Also returns device and inode of that directory.

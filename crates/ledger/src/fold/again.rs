@@ -1,7 +1,8 @@
 //! What is done again because directories are gone: the frames that say they are done, and the directories above. No I/O.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
+use crate::fold::known::Map;
 use crate::fold::walk::{Read, Steps};
 use crate::fold::{Fold, FrameAt, Logs};
 use crate::frame::sections;
@@ -10,7 +11,7 @@ use crate::record::Fact;
 use crate::void::Void;
 
 /// The most directories that are done again by frames. If there are more, all is done again.
-const DIRECTORIES_MOST: usize = 1 << 20;
+const DIRECTORIES_MOST: usize = 1 << 17;
 
 impl Fold {
     /// The frames that say something of these directories is done. `lost`: their identities.
@@ -23,9 +24,9 @@ impl Fold {
             let (mut is_lost, mut done) = (false, 0);
             let is_valid = sections(frame, &mut |section| {
                 steps.read(section, &mut |read| {
-                    if let Read::Fact(here, Fact::Done { .. } | Fact::Closed) = read {
+                    if let Read::Fact(here, fact @ (Fact::Done { .. } | Fact::Closed)) = read {
                         is_lost |= lost.contains(&here.id());
-                        done += 1;
+                        done += usize::from(matches!(fact, Fact::Done { slice: None, .. }));
                     }
                 })
             });
@@ -42,11 +43,11 @@ impl Fold {
 /// Directories that are done again, and those above, with the run that does it: it closes them again. What an older run says of their closing
 /// does not count.
 #[derive(Debug, Default)]
-pub(in crate::fold) struct Reopened(HashMap<Id, u32>);
+pub(in crate::fold) struct Reopened(Map<u32>);
 
 impl Reopened {
     pub(in crate::fold) fn read<L: Logs>(fold: &Fold, logs: &mut L) -> Result<Self, L::Error> {
-        let mut reopened = HashMap::new();
+        let mut reopened = Map::default();
         if logs.has_voids() {
             let mut steps = Steps::new(&fold.key);
             logs.each(&mut |at, frame| {
@@ -71,7 +72,7 @@ impl Reopened {
 }
 
 /// Notes directories, from below, until one that is known.
-fn note(reopened: &mut HashMap<Id, u32>, up: impl Iterator<Item = Id>, by: u32) {
+fn note(reopened: &mut Map<u32>, up: impl Iterator<Item = Id>, by: u32) {
     for id in up {
         let before = reopened.entry(id).or_default();
         if *before >= by {

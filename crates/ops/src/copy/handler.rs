@@ -148,9 +148,8 @@ impl CopyOperation<'_> {
             return self.maker(worker).note_left(item.to).map(drop);
         }
         let made = match metadata.kind() {
-            // Two threads may not make it: one of them may give it its name when the other has looked for that.
             Kind::Directory if self.is_known(item.at) => {
-                self.maker(worker).count_directory();
+                self.maker(worker).make_known(item.to)?;
                 Made::default()
             }
             Kind::Directory => {
@@ -175,7 +174,7 @@ impl CopyOperation<'_> {
         Ok(())
     }
 
-    /// Whether a task of its own does a directory again, which makes it if it is gone, or an earlier run of the job has completed it.
+    /// Whether a task of its own does a directory again, or an earlier run of the job has completed it.
     fn is_known(&self, at: &Location) -> bool {
         let (Location::In(above, name), Some(noting)) = (at, &self.commit.noting) else { return false };
         let earlier = noting.journal.earlier();

@@ -262,7 +262,7 @@ impl<R: SliceResults> Journal<R> {
     }
 
     /// What earlier runs have done in directories that are gone does not count: this run does it again. It comes before
-    /// [`resume`](Self::resume) and before the cuts are taken. `memory`: as there.
+    /// [`resume`](Self::resume) and before the cuts are taken. `memory`: as there. Returns whether everything is done again.
     ///
     /// # Errors
     /// The logs cannot be read.
@@ -271,7 +271,7 @@ impl<R: SliceResults> Journal<R> {
         logs: &mut JobLogs<'_, L>,
         memory: usize,
         gone: &Gone,
-    ) -> Result<(), Refused<L::Error>> {
+    ) -> Result<bool, Refused<L::Error>> {
         let fold = Fold { key: self.key, closes: self.closes, memory };
         let void = match gone {
             Gone::Some(places) => {
@@ -280,8 +280,9 @@ impl<R: SliceResults> Journal<R> {
             }
             Gone::Many => Void::All,
         };
+        let is_all = void == Void::All;
         logs.void(self.run, void);
-        Ok(())
+        Ok(is_all)
     }
 
     /// What the logs of earlier runs say.

@@ -86,7 +86,10 @@ enum Look {
         place: Place,
         /// An error: the target cannot be looked at.
         is_lost: Result<bool, Errno>,
-        is_changed: bool,
+        /// None: this answer says nothing of the source.
+        is_changed: Option<bool>,
+        /// Names are missing in it.
+        is_lacking: bool,
     },
     Lacks(Place),
     Has,
@@ -106,8 +109,11 @@ struct Others {
 impl Others {
     fn add(&mut self, look: Look) {
         match look {
-            Look::IsThere { place, is_lost, is_changed } => {
-                note(&mut self.changed, is_changed, &place);
+            Look::IsThere { place, is_lost, is_changed, is_lacking } => {
+                self.lacking.extend(is_lacking.then(|| place.clone()));
+                if let Some(is_changed) = is_changed {
+                    note(&mut self.changed, is_changed, &place);
+                }
                 match is_lost {
                     Ok(is_lost) => note(&mut self.lost, is_lost, &place),
                     Err(errno) => drop(self.failed.get_or_insert((place.1, errno))),
@@ -152,9 +158,9 @@ impl InOrder {
     }
 }
 
-/// Whether a copy has the time of its source, to the second: some file systems keep no more.
+/// Whether a copy has the time of its source, to two seconds: some file systems keep no more.
 fn have_one_time(source: &Result<Metadata, Errno>, copy: &Result<Metadata, Errno>) -> bool {
-    matches!((source, copy), (Ok(source), Ok(copy)) if source.mtime.seconds == copy.mtime.seconds)
+    matches!((source, copy), (Ok(source), Ok(copy)) if source.mtime.seconds.abs_diff(copy.mtime.seconds) < 2)
 }
 
 fn open(above: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
@@ -169,6 +175,8 @@ struct Sides {
     roots: Vec<(Result<OwnedFd, Errno>, Result<OwnedFd, Errno>)>,
     /// What the copy leaves out.
     rules: Option<Rules>,
+    /// Copies of directories get the times of their sources.
+    has_times: bool,
 }
 
 impl Finished {
@@ -288,7 +296,8 @@ impl Sides {
             (source, copy)
         };
         let (shared, rules) = (Arc::clone(&target.shared), target.options.walk.rules.clone());
-        Self { shared, roots: roots.iter().map(open).collect(), rules }
+        let has_times = target.options.keep.times;
+        Self { shared, roots: roots.iter().map(open).collect(), rules, has_times }
     }
 
     /// Looks at the directories of a batch.
@@ -318,16 +327,22 @@ impl Sides {
             found = self.look((root, &path), is_named, (ways, How::Opened));
         }
         let [source, target] = found;
-        let is_changed = !source.as_ref().is_ok_and(is_same);
+        // Of a slice that was done again, the log does not say what the source was when the directory was read.
+        let is_changed = (seen.source_inode != 0).then(|| !source.as_ref().is_ok_and(is_same));
         let is_lost = match &target {
             Ok(found) if !is_copy(found) => Ok(true),
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(true),
             Err(errno) => Err(*errno),
-            // What has changed in the source is reported: its names say nothing of the copy.
-            Ok(_) if is_changed || stage == Stage::Begun || have_one_time(&source, &target) => Ok(false),
-            Ok(_) => Ok(self.lack((root, &path), None, ways)),
+            Ok(_) => Ok(false),
         };
-        Look::IsThere { place: (root, path), is_lost, is_changed }
+        // What has changed in the source is reported: its names say nothing of the copy. Without times, only what is not closed is looked at.
+        let is_due = is_lost == Ok(false)
+            && is_changed == Some(false)
+            && stage != Stage::Begun
+            && (self.has_times || stage == Stage::Done)
+            && !have_one_time(&source, &target);
+        let is_lacking = is_due && self.lack((root, &path), None, ways);
+        Look::IsThere { place: (root, path), is_lost, is_changed, is_lacking }
     }
 
     /// Whether the copy of a directory lacks one of these names, or of all. No, if that cannot be found out.
@@ -519,16 +534,42 @@ mod tests {
     #[test]
     fn too_many_lost_directories_are_not_named() {
         let place = |number: u32| (0, number.to_string().into_bytes());
-        let lost = |number| Look::IsThere { place: place(number), is_lost: Ok(true), is_changed: false };
+        let lost = |number| Look::IsThere {
+            place: place(number),
+            is_lost: Ok(true),
+            is_changed: Some(false),
+            is_lacking: false,
+        };
         let mut others = Others::default();
         assert_eq!(others.all_lost(), None);
         others.add(lost(1));
         others.add(Look::Lacks(place(2)));
         // It was done again.
         others.add(lost(3));
-        others.add(Look::IsThere { place: place(3), is_lost: Ok(false), is_changed: false });
+        let there =
+            Look::IsThere { place: place(3), is_lost: Ok(false), is_changed: None, is_lacking: false };
+        others.add(there);
         assert_eq!(others.all_lost(), Some(Gone::Some([place(1), place(2)].into())));
         (0..=LOST_MOST as u32).for_each(|number| others.add(lost(number)));
         assert_eq!(others.all_lost(), Some(Gone::Many));
+    }
+
+    #[test]
+    fn done_slice_hides_no_change_of_the_source() {
+        let place = || (0, b"d".to_vec());
+        let look = |is_changed, is_lacking| Look::IsThere {
+            place: place(),
+            is_lost: Ok(false),
+            is_changed,
+            is_lacking,
+        };
+        let mut others = Others::default();
+        for answer in [look(Some(true), false), look(None, true), look(None, false)] {
+            others.add(answer);
+        }
+        assert_eq!(others.changed, [place()].into());
+        assert_eq!(others.all_lost(), Some(Gone::Some([place()].into())));
+        others.add(look(Some(false), false));
+        assert_eq!(others.changed, BTreeSet::new(), "it was done again");
     }
 }

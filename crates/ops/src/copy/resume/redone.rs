@@ -13,6 +13,7 @@ use rustix::fs::{AtFlags, Mode};
 
 use crate::copy::resume::large::temporary_of;
 use crate::copy::target::mirror::{Here, Mirror};
+use crate::copy::target::place::Place;
 use crate::copy::target::{Maker, Target};
 use crate::file::error::{FileError, Step};
 use crate::jobs::names::Namer;
@@ -27,7 +28,8 @@ impl Maker<'_> {
         mirror.set_redone();
         let failed = |errno| FileError::new(Step::OpenDirectory, errno);
         let opened = match mirror.target.descriptor(&mut self.scratch.held, self.target.features) {
-            Err(Errno::NOENT) if !again.is_read => {
+            // A root is read when it was looked at.
+            Err(Errno::NOENT) if !again.is_read || here.directory.parent().is_none() => {
                 self.make_lost(&mirror.target)?;
                 mirror.target.descriptor(&mut self.scratch.held, self.target.features)
             }
@@ -42,7 +44,18 @@ impl Maker<'_> {
         if again.is_read { self.enter(here) } else { Ok(()) }
     }
 
-    /// The same for a directory that the log does not know: an earlier run may have begun it, and the log has lost that.
+    /// Makes a directory that the log knows, if it is gone, and counts it. A task of its own may make it at the same time, and give it its name.
+    pub(crate) fn make_known(&mut self, to: &Place<'_>) -> Result<(), FileError> {
+        let target = Arc::clone(&to.mirror.below(to.name).target);
+        // Whoever enters it reports what else is wrong.
+        if let Err(Errno::NOENT) = target.descriptor(&mut self.scratch.held, self.target.features) {
+            self.make_lost(&target)?;
+        }
+        self.count_directory();
+        Ok(())
+    }
+
+    /// Prepares the copy of a directory that the log does not know: an earlier run may have begun it, and the log has lost that.
     pub(crate) fn begin_unknown(&mut self, mirror: &Arc<Mirror>) -> Result<(), FileError> {
         if !self.target.is_resumed() || mirror.is_redone() {
             return Ok(());
@@ -93,7 +106,13 @@ impl Maker<'_> {
             let Some(above) = directory.parent() else { continue };
             let above = above.descriptor(&mut self.scratch.held, self.target.features).map_err(failed)?;
             let name = directory.alias().unwrap_or_else(|| directory.name());
-            match retry(|| rustix::fs::mkdirat(&above, name, Mode::RWXU)) {
+            let make = || retry(|| rustix::fs::mkdirat(&above, name, Mode::RWXU));
+            let made = make().or_else(|errno| match errno {
+                // It was closed before this was gone.
+                Errno::ACCES => self.admit_again(&above).map_or(Err(errno), |()| make()),
+                _ => Err(errno),
+            });
+            match made {
                 // Another thread does something again below it.
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(failed(errno)),

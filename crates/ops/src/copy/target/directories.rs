@@ -144,21 +144,20 @@ impl Maker<'_> {
         }
         if self.target.run_of_job.is_some() {
             let there = sys::stat_descriptor(&opened).map_err(failed)?;
-            mirror.set_seen(seen(&metadata, &there));
+            let changed = (metadata.ctime.seconds, metadata.ctime.nanoseconds);
+            mirror.set_seen(Seen { source_inode: metadata.inode, target_inode: there.inode, changed });
         }
         mirror.will_have(Attributes { metadata, extended, is_old });
         Ok(())
     }
 
-    /// Sets what the log says of a directory that is not entered, as only slices of it are done again. If it cannot be looked at, the log says
-    /// nothing.
+    /// Sets what the log says of a directory that is not entered, as only slices of it are done again: which copy there is. Of the source it says
+    /// nothing, since that may have changed after it was read.
     pub(crate) fn see(&mut self, directory: &Arc<SourceDirectory>) {
-        let (features, held) = (self.target.features, &mut self.scratch.held);
         let Some(mirror) = Mirror::of(directory).filter(|mirror| mirror.seen().is_none()) else { return };
-        let source = directory.descriptor(held, features).and_then(sys::stat_descriptor);
-        let there = mirror.target.descriptor(held, features).and_then(sys::stat_descriptor);
-        if let (Ok(source), Ok(there)) = (source, there) {
-            mirror.set_seen(seen(&source, &there));
+        let opened = mirror.target.descriptor(&mut self.scratch.held, self.target.features);
+        if let Ok(there) = opened.and_then(sys::stat_descriptor) {
+            mirror.set_seen(Seen { target_inode: there.inode, ..Seen::default() });
         }
     }
 
@@ -241,12 +240,6 @@ impl Maker<'_> {
         let wanted = Wanted { from: metadata, extended, keep, is_old: *is_old, own_mode: None, needs_times };
         Changes::between(wanted, &there, &others).apply(opened, &mut self.results.totals.not_kept).map(drop)
     }
-}
-
-/// What a later run needs to recognise a directory and its copy.
-fn seen(source: &Metadata, there: &Metadata) -> Seen {
-    let changed = (source.ctime.seconds, source.ctime.nanoseconds);
-    Seen { source_inode: source.inode, target_inode: there.inode, changed }
 }
 
 #[cfg(test)]

@@ -224,6 +224,11 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             }
             return true;
         }
+        // Another file system, which is not entered.
+        if let (Ok(None), false) = (&opened, is_read) {
+            self.job.end_unopened(self.worker, (&parent, &name), self.queue);
+            return false;
+        }
         let is_gone = opened.as_ref().is_err_and(|errno| errno.is_of_vanished());
         if V::STAGE < Stage::Closed || !is_gone {
             let errno = opened.err().unwrap_or(Errno::XDEV);
