@@ -234,7 +234,7 @@ fn finished_files_are_not_opened_again() {
         command.arg(&job).args(more).arg(slow.path()).arg(&target);
         command
     };
-    let iops = std::env::var("ATTA_IOPS").unwrap_or("5000".to_owned());
+    let iops = std::env::var("ATTA_IOPS").unwrap_or("2600".to_owned());
     let mut child = command(&["--iops", &iops]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(60));
     assert!(child.try_wait().unwrap().is_none(), "it ended before it was killed");
