@@ -263,10 +263,10 @@ mod tests {
             frame(&[(b"b", Fact::Done { slice, seen: None })]),
             frame(&[(b"b", Fact::Closed)]),
         ];
-        let fold = Fold { key: Key::of_job(&[2; 16]), closes: true, memory: 1 << 20 };
+        let key = Key::of_job(&[2; 16]);
         let void = |frames: &mut Frames, path: &[u8]| {
-            let lost = std::iter::once(fold.key.of_path(0, path)).collect();
-            fold.void(frames, &lost).map(|void| match void {
+            let lost = std::iter::once(key.of_path(0, path)).collect();
+            Void::of(&key, frames, &lost).map(|void| match void {
                 Void::Frames(frames) => frames.into_iter().map(|(log, _)| log.run).collect(),
                 Void::All => vec![],
             })

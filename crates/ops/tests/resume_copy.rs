@@ -149,7 +149,7 @@ impl Job<'_> {
             self.voids += 1;
             (sum, journal) = (Results::default(), Journal::new(key, run, 0).with_closing());
             let gone = if are_many { &walk::Gone::Many } else { gone };
-            journal.void(&mut logs, memory, gone).unwrap();
+            journal.void(&mut logs, gone).unwrap();
             let resumed = journal.resume(&mut logs, memory, &mut |found| {
                 if let FromLog::Results(share) = found {
                     sum.add(&share);

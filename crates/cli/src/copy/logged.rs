@@ -212,35 +212,18 @@ pub(super) fn begin_for_all(job: &Job, session: &Session<'_>) -> bool {
 
 /// Reads what earlier runs have done, on the first rank, and makes the log of this run.
 pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(LogOfRank, Earlier), Fatal> {
-    let journal = RunOfJob::of(job).journal(FIRST).with_closing();
+    let mut journal = RunOfJob::of(job).journal(FIRST).with_closing();
     if is_later(job) {
         return Ok((LogOfRank::new(later(job), journal, Results::default()), Earlier::default()));
     }
-    let (mut earlier, mut finished, mut journal) = (Results::default(), copy.finished(), journal);
     let mut runs = EarlierRuns::open(job, memory_bytes)?;
-    let read = runs.read(&mut journal, &mut |found| match found {
-        FromLog::Results(share) => earlier.add(&share),
-        FromLog::Seen(at, seen, stage) => finished.add(at, seen, stage),
-        FromLog::Names(at, names) => finished.add_names(at, names),
-        FromLog::Part(_) => {}
-    });
-    let mut found = finished.end();
-    read?;
+    let (mut earlier, mut found) = read_earlier(&mut runs, &mut journal, copy)?;
     if let Some(gone) = found.lost.take() {
-        (earlier, journal) = (Results::default(), RunOfJob::of(job).journal(FIRST).with_closing());
+        journal = RunOfJob::of(job).journal(FIRST).with_closing();
         let is_all = runs.void(&journal, &gone)?;
         report_gone(&gone, is_all);
-        // What is done again has not changed since.
-        finished = copy.finished();
-        runs.read(&mut journal, &mut |left| match left {
-            FromLog::Results(share) => earlier.add(&share),
-            FromLog::Seen(at, seen, stage) => finished.add(at, seen, stage),
-            FromLog::Names(..) | FromLog::Part(_) => {}
-        })?;
-        found = finished.end();
-    }
-    if let Some(fatal) = cannot_look(&found) {
-        return Err(fatal);
+        // What is done again has not changed since: the other directories are looked at again.
+        (earlier, found) = read_earlier(&mut runs, &mut journal, copy)?;
     }
     let (journal, file) = runs.begin(journal)?;
     let (entries, bytes, since) = (earlier.entries(), earlier.bytes(), job.running.began());
@@ -254,13 +237,26 @@ pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Lo
     ))
 }
 
-/// Why the job cannot go on: what earlier runs have copied cannot be looked at.
-fn cannot_look(found: &Found) -> Option<Fatal> {
-    let (path, errno) = found.failed.as_ref()?;
+/// Adds to a new journal what earlier runs have done. Returns what that comes to, and what has become of it since.
+fn read_earlier(
+    runs: &mut EarlierRuns<'_>,
+    journal: &mut Journal<Results>,
+    copy: &Copy<'_>,
+) -> Result<(Results, Found), Fatal> {
+    let (mut earlier, mut finished) = (Results::default(), copy.finished());
+    let read = runs.read(journal, &mut |found| match found {
+        FromLog::Results(share) => earlier.add(&share),
+        FromLog::Seen(at, seen, stage) => finished.add(at, seen, stage),
+        FromLog::Names(at, names) => finished.add_names(at, names),
+        FromLog::Part(_) => {}
+    });
+    let found = finished.end();
+    read?;
+    let Some((path, errno)) = &found.failed else { return Ok((earlier, found)) };
     let what =
         format!("cannot look at a directory in TARGET that the job has copied: {}: {errno}", escape(path));
     let hint = "when it can be reached, give the same command again";
-    Some(Fatal::Failed { what, hint: Some(hint.to_owned()) })
+    Err(Fatal::Failed { what, hint: Some(hint.to_owned()) })
 }
 
 /// Reports what is copied again since it is gone. `is_all`: everything is.

@@ -154,7 +154,7 @@ impl<'j> EarlierRuns<'j> {
 
     /// What they have done in directories that are gone does not count. Returns whether everything is done again.
     pub(crate) fn void<R: SliceResults>(&mut self, journal: &Journal<R>, gone: &Gone) -> Result<bool, Fatal> {
-        let voided = journal.void(&mut self.logs, self.memory, gone);
+        let voided = journal.void(&mut self.logs, gone);
         voided.map_err(|refused| unusable(BadLog::from(refused).to_string()))
     }
 

@@ -6,20 +6,20 @@ use crate::fold::known::Map;
 use crate::fold::walk::{Read, Steps};
 use crate::fold::{Fold, FrameAt, Logs};
 use crate::frame::sections;
-use crate::id::Id;
+use crate::id::{Id, Key};
 use crate::record::Fact;
 use crate::void::Void;
 
 /// The most directories that are done again by frames. If there are more, all is done again.
 const DIRECTORIES_MOST: usize = 1 << 17;
 
-impl Fold {
-    /// The frames that say something of these directories is done. `lost`: their identities.
+impl Void {
+    /// The frames that say something of these directories is done. `key`: that of the job. `lost`: their identities.
     ///
     /// # Errors
     /// A log cannot be read, or is not valid.
-    pub fn void<L: Logs>(&self, logs: &mut L, lost: &HashSet<Id>) -> Result<Void, L::Error> {
-        let (mut frames, mut directories, mut steps) = (Vec::new(), 0, Steps::new(&self.key));
+    pub fn of<L: Logs>(key: &Key, logs: &mut L, lost: &HashSet<Id>) -> Result<Self, L::Error> {
+        let (mut frames, mut directories, mut steps) = (Vec::new(), 0, Steps::new(key));
         logs.each(&mut |at, frame| {
             let (mut is_lost, mut done) = (false, 0);
             let is_valid = sections(frame, &mut |section| {
@@ -36,7 +36,7 @@ impl Fold {
             }
             is_valid
         })?;
-        Ok(if directories > DIRECTORIES_MOST { Void::All } else { Void::Frames(frames) })
+        Ok(if directories > DIRECTORIES_MOST { Self::All } else { Self::Frames(frames) })
     }
 }
 

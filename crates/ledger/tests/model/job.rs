@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use atta_ledger::{Fact, Fold, Id, Key, Left, LogName, Logs, Record, Records, Seen, SliceNumber};
+use atta_ledger::{Fact, Fold, Id, Key, Left, LogName, Logs, Record, Records, Seen, SliceNumber, Void};
 use atta_testkit::random::Random;
 
 use super::logs::{Late, Log, Unruly, find, log_of};
@@ -261,8 +261,7 @@ impl Job {
         let mut counted = find(key, logs).map_err(|refused| format!("{refused:?}"))?;
         let gone = self.fold(&mut counted)?.gone(self);
         if !gone.is_empty() && self.without != Some(Rule::Voids) {
-            let fold = Fold { key: *key, closes: false, memory: self.memory };
-            let void = fold.void(&mut counted, &gone).map_err(|refused| format!("{refused:?}"))?;
+            let void = Void::of(key, &mut counted, &gone).map_err(|refused| format!("{refused:?}"))?;
             counted.void(self.run, void);
         }
         let mut cuts: Vec<_> = counted.cuts().collect();

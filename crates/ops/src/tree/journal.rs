@@ -262,21 +262,20 @@ impl<R: SliceResults> Journal<R> {
     }
 
     /// What earlier runs have done in directories that are gone does not count: this run does it again. It comes before
-    /// [`resume`](Self::resume) and before the cuts are taken. `memory`: as there. Returns whether everything is done again.
+    /// [`resume`](Self::resume) and before the cuts are taken. Returns whether everything is done
+    /// again.
     ///
     /// # Errors
     /// The logs cannot be read.
     pub fn void<L: LogBytes>(
         &self,
         logs: &mut JobLogs<'_, L>,
-        memory: usize,
         gone: &Gone,
     ) -> Result<bool, Refused<L::Error>> {
-        let fold = Fold { key: self.key, closes: self.closes, memory };
         let void = match gone {
             Gone::Some(places) => {
                 let ids = places.iter().map(|(root, path)| self.key.of_path(*root, path));
-                fold.void(logs, &ids.collect())?
+                Void::of(&self.key, logs, &ids.collect())?
             }
             Gone::Many => Void::All,
         };

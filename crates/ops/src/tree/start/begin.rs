@@ -214,24 +214,25 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         parent.life().add_child();
         release_maker(&parent);
         self.job.throttle(1);
-        let opened = self.job.open(self.worker, &parent, &name, None);
-        if let Ok(Some(directory)) = &opened {
-            directory.set_again(id);
-            self.show_again(directory, id, *is_read);
-            // If only its closing is left, that is the operation's part.
-            if !is_read {
-                self.read(directory);
+        let errno = match self.job.open(self.worker, &parent, &name, None) {
+            Ok(Some(directory)) => {
+                directory.set_again(id);
+                self.show_again(&directory, id, *is_read);
+                // If only its closing is left, that is the operation's part.
+                if !is_read {
+                    self.read(&directory);
+                }
+                return true;
             }
-            return true;
-        }
-        // Another file system, which is not entered.
-        if let (Ok(None), false) = (&opened, is_read) {
-            self.job.end_unopened(self.worker, (&parent, &name), self.queue);
-            return false;
-        }
-        let is_gone = opened.as_ref().is_err_and(|errno| errno.is_of_vanished());
+            // Another file system, which is not entered.
+            Ok(None) => {
+                self.job.end_unopened(self.worker, (&parent, &name), self.queue);
+                return false;
+            }
+            Err(errno) => errno,
+        };
+        let is_gone = errno.is_of_vanished();
         if V::STAGE < Stage::Closed || !is_gone {
-            let errno = opened.err().unwrap_or(Errno::XDEV);
             self.fail_name(&parent, name.as_bytes(), failed(Operation::OpenDirectory)(errno));
         }
         if V::STAGE >= Stage::Closed && !is_read {
