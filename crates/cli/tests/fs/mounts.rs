@@ -9,7 +9,7 @@ use atta_testkit::mounts::Mount;
 use atta_testkit::{skip, trees};
 
 use crate::support::{
-    bytes_of, find, make_directory, make_file, make_link, number, records, run, scratch, walk,
+    atta, bytes_of, find, make_directory, make_file, make_link, names_in, number, records, run, scratch, walk,
 };
 
 #[test]
@@ -115,4 +115,42 @@ fn without_proc_links_and_fifos_are_copied() {
     assert!(!copied.expect_code(0).out().contains("not kept"));
     let read = rustix::fs::lgetxattr(scratch.join("whole/link"), "trusted.one", &mut value[..]).unwrap();
     assert_eq!(&value[..read], b"1");
+}
+
+/// A copy that was killed goes on after all of it was removed: the mount point is made again, and not entered.
+#[test]
+fn mount_point_is_made_again_and_not_entered() {
+    let test = "mount_point_is_made_again_and_not_entered";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = scratch("mount-again");
+    let [source, target] = ["source", "target"].map(|name| make_directory(scratch.join(name)));
+    for number in 0..150 {
+        trees::flat(&make_directory(source.join(format!("d{number}"))), 10).unwrap();
+    }
+    let inner = make_directory(source.join("inner"));
+    let Some(mounted) = skip::unless_available(test, Mount::tmpfs(&inner, 1 << 20)) else { return };
+    make_file(mounted.path().join("file"), b"x");
+    let copy = |more: &[&str]| {
+        let mut command = atta();
+        command.args(["copy", "-T", "-x", "--fsync", "none", "--job", "job", "source", "target"]).args(more);
+        command.current_dir(scratch.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    };
+    let mut child = copy(&["--iops", "500", "-j1"]).spawn().unwrap();
+    // The first frame has nothing of its own.
+    let log = scratch.join("job/1.0");
+    while log.metadata().map_or(0, |log| log.len()) < 2048 {
+        assert!(child.try_wait().unwrap().is_none(), "the copy ended before it was killed");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    for name in names_in(&target) {
+        let path = target.join(name);
+        std::fs::remove_dir_all(path).unwrap();
+    }
+    run(&mut copy(&[])).expect_code(0);
+    assert_eq!(names_in(&target.join("inner")), Vec::<std::ffi::OsString>::new());
+    assert_eq!(names_in(&target).len(), 151);
+    assert_eq!(names_in(&target.join("d149")).len(), 10);
 }
