@@ -1,6 +1,13 @@
 //! Exit codes, and messages on standard error.
 
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
 use atta_mpi_loader::Launcher;
+use rustix::fs::FileType;
+
+/// The longest time that a launcher gets to read what its rank has written.
+const READ_WITHIN: Duration = Duration::from_secs(1);
 
 /// The exit codes of the program.
 pub(crate) mod exit {
@@ -46,4 +53,47 @@ pub(crate) fn complain(what: &str, hint: Option<&str>) {
 pub(crate) fn hint(text: &str) {
     use std::io::Write;
     let _ = std::io::stderr().write_all(format!("hint: {text}\n").as_bytes());
+}
+
+/// Waits until a launcher has read what this process has written to a pipe. Some launchers end all ranks of an aborted run without reading
+/// what their pipes still have: the message that says why the run was aborted would be lost.
+pub(crate) fn wait_until_read() {
+    let began = Instant::now();
+    let (output, error) = (std::io::stdout(), std::io::stderr());
+    while (is_unread(&output) || is_unread(&error)) && began.elapsed() < READ_WITHIN {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether this is a pipe with bytes that nobody has read.
+fn is_unread(stream: impl AsFd) -> bool {
+    let is_pipe =
+        |fd| rustix::fs::fstat(fd).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
+    is_pipe(stream.as_fd()) && rustix::io::ioctl_fionread(&stream).is_ok_and(|bytes| bytes > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+
+    #[test]
+    fn pipe_is_unread_until_all_is_read() {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        assert!(!is_unread(&writer));
+        writer.write_all(b"why").unwrap();
+        assert!(is_unread(&writer));
+        reader.read_exact(&mut [0; 2]).unwrap();
+        assert!(is_unread(&writer));
+        reader.read_exact(&mut [0; 1]).unwrap();
+        assert!(!is_unread(&writer));
+    }
+
+    #[test]
+    fn files_are_never_unread() {
+        let program = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+        assert!(rustix::io::ioctl_fionread(&program).unwrap() > 0);
+        assert!(!is_unread(&program));
+    }
 }

@@ -9,7 +9,7 @@ use atta_mpi_loader::{Launcher, Mpi};
 use atta_ops::walk;
 use atta_runtime::{Limits, RankError, Session, named};
 
-use super::messages::{complain, exit, once};
+use super::messages::{complain, exit, once, wait_until_read};
 use super::printing::Printing;
 use super::refused::Refused;
 use super::signals::Signals;
@@ -67,6 +67,7 @@ fn on_mpi(
         },
         Err(error) => {
             let code = cannot_go_on(rank, &error);
+            wait_until_read();
             // Leaving MPI would wait for ranks that do not respond.
             mpi.abort(code.into());
             code
