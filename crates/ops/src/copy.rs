@@ -148,6 +148,9 @@ pub fn is_there(source: &[u8]) -> bool {
     sys::stat_path(source, source.ends_with(b"/")).is_ok()
 }
 
+/// The part of the memory for tasks that names take which a repair makes last, before they go to a file.
+const PUT_OFF_PART: u64 = 8;
+
 /// A copy that is set up but not started: all paths are resolved, and nothing has been copied. For a dry run see [`DryRun`].
 pub struct Copy<'a> {
     operation: CopyOperation<'a>,
@@ -333,7 +336,8 @@ impl<'a> Copy<'a> {
         }
         self.operation.target.is_listed = true;
         self.operation.is_repair = true;
-        self.operation.links.set_defers_all(true);
+        let walk = &self.operation.target.options.walk;
+        self.operation.links.set_later(walk.memory_bytes / PUT_OFF_PART, &walk.spill_directory);
         Ok(Self { starts: Box::new(rows.map(Seed::from)), ..self })
     }
 

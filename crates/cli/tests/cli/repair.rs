@@ -108,6 +108,27 @@ fn further_name_becomes_a_link_of_the_copy() {
     }
 }
 
+// The names need more memory than there is for those that are linked together.
+#[test]
+fn many_names_become_links_in_little_memory() {
+    let scratch = scratch("repair-many");
+    // Names of one file are far apart, and so are files with consecutive inodes.
+    let make = "mkdir -p a/one a/two a/gone; \
+                for i in $(seq 1500); do echo $i >a/one/f-$i; ln a/one/f-$i a/two/$((i * 7 % 1500))-$i; done; \
+                for i in $(seq 200); do ln a/one/f-$i a/gone/$i; ln -s $i a/gone/s-$i; ln a/gone/s-$i a/two/s-$i; done; \
+                $ATTA copy -q a b";
+    shell(scratch.path(), make).expect_code(0);
+    let damage = "cp -pr b/two b/new; rm -r b/two b/gone; mv b/new b/two; touch -r a b";
+    shell(scratch.path(), damage).expect_code(0);
+    let repair = "$ATTA verify --content --format ndjson a b 2>/dev/null >list; \
+                  $ATTA copy --json --memory 1M --repair list a b";
+    let summary = shell(scratch.path(), repair).expect_code(0).json();
+    shell(scratch.path(), "$ATTA verify --content a b").expect_code(0);
+    assert_eq!(summary["files"], 0, "each file was there: {summary}");
+    assert_eq!(inode(&scratch, "b/one/f-7"), inode(&scratch, "b/gone/7"));
+    assert_eq!(inode(&scratch, "b/two/s-7"), inode(&scratch, "b/gone/s-7"));
+}
+
 // Hazard 37.
 #[test]
 fn name_shared_with_a_foreign_file_gets_its_own() {

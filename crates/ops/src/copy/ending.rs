@@ -118,9 +118,6 @@ impl<'a> Ending<'a> {
     fn link_rest(&mut self) {
         let Self { operation, walked, worker, clock, .. } = self;
         let deferred = operation.links.take_all();
-        if !walked.stopped && operation.is_repair {
-            operation.repairer(worker).find_partners(&deferred, operation.held);
-        }
         operation.make_all(worker, deferred);
         walked.stopped |= operation.target.options.walk.stop.is_set();
         clock.end(Phase::Links);
@@ -155,7 +152,7 @@ impl<'a> Ending<'a> {
         let seat = operation.target.seat;
         // On several ranks, two of them may have objects for one listed directory.
         let is_listed =
-            |mirror: &Mirror| operation.target.is_listed && (mirror.waits_for_end() || seat.ranks > 1);
+            |mirror: &Mirror| operation.target.is_listed && (mirror.denies_owner() || seat.ranks > 1);
         let may_wait = |mirror: &Arc<Mirror>| {
             operation.target.roots.has(mirror) || mirror.is_redone() || is_listed(mirror)
         };
@@ -435,17 +432,8 @@ impl CopyOperation<'_> {
     /// Makes a name whose file another thread or rank was copying.
     fn make_deferred(&self, worker: &mut Worker, deferred: &Deferred) {
         let kind = deferred.metadata.kind();
-        let mut linker = self.linker(worker);
-        let made = match self.is_repair {
-            true => linker.make_put_off(deferred),
-            false => linker.link_deferred(deferred).map(Some),
-        };
-        let made = match made {
-            Ok(Some(made)) => made,
-            // The thread or rank that claimed the copy has failed.
-            Ok(None) => {
-                return self.maker(worker).fail(&deferred.at, FileError::new(Step::Link, Errno::NOENT));
-            }
+        let made = match self.linker(worker).link_deferred(deferred) {
+            Ok(made) => made,
             Err(error) => return self.maker(worker).fail(&deferred.at, error),
         };
         if self.target.options.digest {

@@ -9,6 +9,7 @@ use atta_testkit::fuzz_code;
 use super::large::Key;
 use super::links::claims::Known;
 use super::links::ranks::LinkTask;
+use super::plan::repair::later::PutOff;
 use super::results::Results;
 use super::results::manifest::ManifestRow;
 use super::results::report::{Report, SizeClass, SlowFile};
@@ -48,6 +49,17 @@ pub(crate) fn targets() -> Vec<Target> {
         ),
         fuzz_code!("copy/results/totals.rs: Totals", Totals, [Totals::default()]),
         fuzz_code!("copy/links/ranks.rs: LinkTask", LinkTask, [wait, LinkTask::Ended { key: c"8-1".into() }]),
+        fuzz_code!(
+            "copy/plan/repair/later.rs: PutOff",
+            PutOff,
+            [None, Some((7, 300))].map(|replaced| PutOff {
+                file: (1, 300),
+                names: 2,
+                replaced,
+                root: b"s".to_vec(),
+                path: b"s/a".to_vec(),
+            })
+        ),
         fuzz_code!("copy/results/manifest.rs: ManifestRow", ManifestRow, [row()]),
         fuzz_code!(
             "copy/results.rs: Results",

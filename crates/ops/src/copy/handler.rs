@@ -42,6 +42,7 @@ use crate::tree::location::below;
 use crate::tree::operation::{Again, Cx, Handler, Stage};
 use crate::tree::progress::{Counted, Live};
 use crate::tree::slice::hand_over;
+use crate::tree::start::Seed;
 use atta_sys as sys;
 
 /// Rows of the manifest that a thread gathers before it reports them.
@@ -355,6 +356,10 @@ impl Handler for CopyOperation<'_> {
 
     fn settle(&self, worker: &mut Worker) -> bool {
         self.end_waiting(worker)
+    }
+
+    fn more(&self, worker: &mut Worker) -> Vec<Seed> {
+        CopyOperation::more(self, worker)
     }
 
     fn help(&self, worker: &mut Worker) {

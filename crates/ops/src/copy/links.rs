@@ -19,13 +19,17 @@ pub(crate) mod ranks;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use atta_entry::Metadata;
+use atta_entry::{Errno, Metadata};
 
+use crate::copy::plan::repair::later::{Later, PutOff, file_of};
+use crate::copy::target::existing::there;
 use crate::copy::target::mirror::{Location, Mirror, Part};
 use crate::copy::target::place::Item;
+use crate::file::error::{FileError, Step};
 use claims::key;
 use ranks::Copying;
 
@@ -33,8 +37,8 @@ use ranks::Copying;
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     waiting: Mutex<Waiting>,
-    /// Whether all names wait, until partners have been searched for: see `plan/repair.rs`.
-    defers_all: AtomicBool,
+    /// Names that a repair has put off: see `plan/repair.rs`.
+    pub(crate) later: Option<Later>,
     /// Names can be made, or were deferred since the deferred ones were last tried.
     is_due: AtomicBool,
     /// The files that this rank is copying.
@@ -78,14 +82,22 @@ impl Deferred {
 }
 
 impl Links {
-    /// Lets all names wait, or none that need not.
-    pub(crate) fn set_defers_all(&self, defers_all: bool) {
-        self.defers_all.store(defers_all, Ordering::Release);
+    /// For a repair: all names without a copy are put off, until [`Later::take`].
+    pub(crate) fn set_later(&mut self, memory: u64, directory: &Path) {
+        self.later = Some(Later::new(memory, directory));
     }
 
-    /// Whether a name without a copy has to wait.
-    pub(crate) fn defers_all(&self) -> bool {
-        self.defers_all.load(Ordering::Acquire)
+    /// Puts a name off, if names are put off now. Returns whether it was.
+    pub(crate) fn put_off(&self, item: Item<'_>) -> Result<bool, FileError> {
+        let Some(later) = self.later.as_ref().filter(|later| later.is_open()) else { return Ok(false) };
+        let (root, path) = item.at.root_and_path();
+        let names = item.metadata.nlink.into();
+        let replaced = there(item.to)?.map(|found| file_of(&found));
+        let put_off = later.push(&PutOff { file: file_of(item.metadata), names, replaced, root, path });
+        put_off.map_err(|error| {
+            FileError::new(Step::Link, Errno(error.raw_os_error().unwrap_or(Errno::IO.0)))
+        })?;
+        Ok(true)
     }
 
     /// Adds a name that has to wait.

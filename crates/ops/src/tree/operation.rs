@@ -12,7 +12,7 @@ use crate::tree::directory::{Directory, State};
 use crate::tree::journal::Waiting;
 use crate::tree::progress::Counted;
 use crate::tree::slice::{CurrentSlice, Part};
-use crate::tree::start::Differs;
+use crate::tree::start::{Differs, Seed};
 
 /// How far an operation follows directories; it pays only for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -228,6 +228,11 @@ pub(crate) trait Handler: Sync {
     /// Called when no task is left on this rank and something [waits](Self::waits). Returns whether other threads can help.
     fn settle(&self, _worker: &mut Self::Worker) -> bool {
         false
+    }
+
+    /// Called after [`settle`](Self::settle): more names to look at, now that no task is left.
+    fn more(&self, _worker: &mut Self::Worker) -> Vec<Seed> {
+        Vec::new()
     }
 
     /// Called on each thread after [`settle`](Self::settle) asked for help.

@@ -50,8 +50,11 @@ impl Linker<'_> {
             Linked::Never => return self.maker.unlinked(item).map(Some),
             Linked::NotYet => {}
         }
+        if self.links.put_off(item)? {
+            return Ok(None);
+        }
         // A thread of this rank may be at it.
-        if self.links.defers_all() || !self.links.copying.begin(&key) {
+        if !self.links.copying.begin(&key) {
             self.links.defer(item);
             return Ok(None);
         }
@@ -290,18 +293,6 @@ impl Linker<'_> {
         }
         self.maker.results.totals.not_kept.hard_links += 1;
         self.maker.with_source(at, |maker, from| maker.single(Item { at, from, to, metadata }))
-    }
-
-    /// Makes a name that was deferred until its partners were searched for. `None`: as [`linked`](Self::linked).
-    pub(crate) fn make_put_off(&mut self, deferred: &Deferred) -> Result<Option<Made>, FileError> {
-        let Deferred { at, mirror, metadata, name, .. } = deferred;
-        let to = &self.maker.place(mirror, name)?;
-        let Self { links, maker } = self;
-        maker.with_source(at, |maker, from| {
-            let Maker { target, scratch, results } = maker;
-            let maker = Maker { target, scratch, results };
-            Linker { links, maker }.linked(Item { at, from, to, metadata })
-        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Copies the entries that a list names. Directories above a name may not exist yet, and the same directory may occur many times. So
-//! directories are made under their final names and get their attributes at the very end. Existing directories get them again, because
-//! new entries change their times.
+//! directories are made under their final names. Each name of the list gives the directories above it their attributes when nothing is left
+//! to do for it, since new entries change their times: the last name gives them for good. Directories whose mode denies their owner access get
+//! them at the end of the copy.
 
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -118,7 +119,6 @@ impl Maker<'_> {
                 if made.map_err(failed)? {
                     self.results.totals.directories += 1;
                     self.note_directory(&mirror.target);
-                    mirror.wait_for_end();
                 }
             }
             mirror.will_have(attributes);

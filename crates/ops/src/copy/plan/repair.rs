@@ -11,12 +11,16 @@
 //! Bytes count as equal if size and modification time are, unless the list says that they differ. In that case, and if only the times
 //! differ, the bytes are compared. A file keeps its bytes only if that gives no rights to data whose writer did not have them.
 //!
-//! A hard link waits until all other entries are done: its file may exist under a name that the list does not have. SOURCE is walked once
-//! for such names (*partners*), until each is found.
+//! A hard link waits until all other entries are done: its file may exist under a name that the list does not have. Such names are put off
+//! (`later.rs`). When no task is left, SOURCE is walked for the other names of their files (*partners*), until each is found (`partners.rs`); then
+//! they are looked at again, like rows of the list. Names that do not fit into memory together are taken file by file, with one such walk for each
+//! part of them.
 //!
 //! This module does not choose the entries of the list, and removes nothing.
 
 mod apply;
+pub(crate) mod later;
+mod partners;
 
 use std::sync::Arc;
 

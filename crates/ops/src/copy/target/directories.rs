@@ -139,9 +139,6 @@ impl Maker<'_> {
         let metadata = sys::stat_descriptor(here.descriptor);
         let metadata = metadata.map_err(|errno| FileError::new(Step::Read, errno))?;
         let extended = self.extended(here.descriptor)?;
-        if self.target.is_listed {
-            mirror.wait_for_end();
-        }
         if self.target.run_of_job.is_some() {
             let there = sys::stat_descriptor(&opened).map_err(failed)?;
             let changed = (metadata.ctime.seconds, metadata.ctime.nanoseconds);

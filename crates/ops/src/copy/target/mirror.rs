@@ -56,7 +56,6 @@ pub(crate) struct Mirror {
     is_foreign: AtomicBool,
     /// Names are made in it that become durable only by a sync of the directory itself.
     is_expected: AtomicBool,
-    waits_for_end: AtomicBool,
     /// Entries made in it inherit nothing.
     is_sealed: AtomicBool,
     /// Its file system. Unknown until the directory is entered or an entry is put there.
@@ -106,7 +105,6 @@ impl Mirror {
             since: OnceLock::new(),
             is_foreign: AtomicBool::new(false),
             is_expected: AtomicBool::new(false),
-            waits_for_end: AtomicBool::new(false),
             is_sealed: AtomicBool::new(false),
             store: OnceLock::new(),
             folds_case: OnceLock::new(),
@@ -164,15 +162,10 @@ impl Mirror {
         }
     }
 
-    /// Defers it to the end of the copy: a list may name it again.
-    pub(crate) fn wait_for_end(&self) {
-        self.waits_for_end.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether it is deferred to the end of the copy, or gets a mode that would deny the owner access that a list may still need.
-    pub(crate) fn waits_for_end(&self) -> bool {
+    /// Whether it gets a mode that denies its owner access, which a list may still need.
+    pub(crate) fn denies_owner(&self) -> bool {
         let mode = self.attributes.get().map_or(0o700, |attributes| attributes.metadata.mode);
-        self.waits_for_end.load(Ordering::Relaxed) || mode & 0o700 != 0o700
+        mode & 0o700 != 0o700
     }
 
     /// Notes that an earlier run of the job has begun it. Other tasks may do parts of it again, so it is closed at the end of the copy, and no

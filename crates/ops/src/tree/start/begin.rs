@@ -45,7 +45,7 @@ impl<V: Handler> TreeJob<'_, V> {
         starts.by_ref().map(|seed| self.start_task(seed)).collect()
     }
 
-    fn start_task(&self, Seed { start: Start { root, below }, differs }: Seed) -> Task<V::State> {
+    pub(crate) fn start_task(&self, Seed { start: Start { root, below }, differs }: Seed) -> Task<V::State> {
         Task::Start { root: self.roots.intern(root), below, differs }
     }
 
