@@ -23,6 +23,10 @@ pub(crate) fn targets() -> Vec<Target> {
     let known = |bytes: &[u8]| Known::from_bytes(bytes).map(|known| known.to_bytes());
     let digest = Some(blake3::hash(b"x"));
     let wait = LinkTask::Wait { key: c"fe-1a".into(), from: 300 };
+    let put_off = |replaced| {
+        let (root, path) = (b"s".to_vec(), b"s/a".to_vec());
+        PutOff { file: (1, 300), names: 2, replaced, root, path }
+    };
     let row = || ManifestRow {
         path: b"t/a".to_vec(),
         kind: Kind::Symlink,
@@ -49,17 +53,7 @@ pub(crate) fn targets() -> Vec<Target> {
         ),
         fuzz_code!("copy/results/totals.rs: Totals", Totals, [Totals::default()]),
         fuzz_code!("copy/links/ranks.rs: LinkTask", LinkTask, [wait, LinkTask::Ended { key: c"8-1".into() }]),
-        fuzz_code!(
-            "copy/plan/repair/later.rs: PutOff",
-            PutOff,
-            [None, Some((7, 300))].map(|replaced| PutOff {
-                file: (1, 300),
-                names: 2,
-                replaced,
-                root: b"s".to_vec(),
-                path: b"s/a".to_vec(),
-            })
-        ),
+        fuzz_code!("copy/plan/repair/later.rs: PutOff", PutOff, [put_off(None), put_off(Some((7, 300)))]),
         fuzz_code!("copy/results/manifest.rs: ManifestRow", ManifestRow, [row()]),
         fuzz_code!(
             "copy/results.rs: Results",
