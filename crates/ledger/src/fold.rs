@@ -89,6 +89,8 @@ pub enum Left<'a> {
     /// directory and of its slices, and the last counts: to hand over only that one, the fold would have to keep a number for each
     /// directory of the tree.
     Seen(At<'a>, Seen, Stage),
+    /// What was seen of a directory that is done, when it was found or read. It may come several times, and the last counts.
+    Marked(At<'a>, u32),
     /// Names that form a slice that is done, of a directory that is not. A slice may come several times.
     Names(At<'a>, &'a [&'a [u8]]),
     /// The last answer for an entry is that it failed. The name is empty if it is the directory.
@@ -195,7 +197,7 @@ mod tests {
         let done = || Fact::Done { slice: None, seen: None };
         let names: Vec<_> = (0..9).map(|number| format!("d{number}")).collect();
         let mut tree: Vec<_> =
-            names.iter().map(|name| (&b""[..], Fact::Found { name: name.as_bytes() })).collect();
+            names.iter().map(|name| (&b""[..], Fact::Found { name: name.as_bytes(), mark: 0 })).collect();
         tree.push((b"", done()));
         tree.extend(names.iter().map(|name| (name.as_bytes(), done())));
         let chunk = Fact::Chunk { name: b"large", index: 1, value: b"" };
@@ -231,7 +233,7 @@ mod tests {
     fn directories_above_a_voided_one_are_closed_again() {
         let (done, closed) = (Fact::Done { slice: None, seen: None }, Fact::Closed);
         let whole = |path: &'static [u8]| [(path, done.clone()), (path, closed.clone())];
-        let found = |path: &'static [u8], name: &'static [u8]| (path, Fact::Found { name });
+        let found = |path: &'static [u8], name: &'static [u8]| (path, Fact::Found { name, mark: 0 });
         let tree = [found(b"", b"a"), found(b"a", b"b"), found(b"", b"e"), found(b"", b"c")];
         let first = frame(&[&tree[..], &whole(b"e")].concat());
         // What this frame says is done is gone.
@@ -254,12 +256,45 @@ mod tests {
     }
 
     #[test]
+    fn marks_are_those_of_directories_that_are_done() {
+        let done = |path: &'static [u8]| (path, Fact::Done { slice: None, seen: None });
+        let found = |path: &'static [u8], name: &'static [u8], mark| (path, Fact::Found { name, mark });
+        let frames = [
+            // A root has a mark of its own. Nothing was seen of `n`.
+            frame(&[(b"", Fact::Marked { mark: 1 }), found(b"", b"a", 2), found(b"", b"n", 0), done(b"n")]),
+            frame(&[
+                found(b"a", b"b", 3),
+                found(b"a", b"c", 4),
+                found(b"a", b"d", 5),
+                done(b"a"),
+                done(b""),
+                (b"n", Fact::Closed),
+            ]),
+            frame(&[done(b"a/b"), (b"a/b", Fact::Closed)]),
+            // A later run has read it. What is not done has no mark that counts.
+            frame(&[(b"a/d", Fact::Marked { mark: 6 }), done(b"a/d"), (b"a/c", Fact::Marked { mark: 7 })]),
+        ];
+        for (closes, memory) in [(true, MEMORIES[0]), (true, MEMORIES[1]), (false, MEMORIES[0])] {
+            let fold = Fold { key: Key::of_job(&[2; 16]), closes, memory };
+            let mut marks = Vec::new();
+            let folded = fold.run(&mut Frames::of(frames.to_vec()), &mut |found| {
+                if let Left::Marked(at, mark) = found {
+                    marks.push((String::from_utf8_lossy(at.path).into_owned(), mark));
+                }
+            });
+            assert!(folded.is_ok());
+            let expected = [("", 1), ("a", 2), ("a/b", 3), ("a/d", 5), ("a/d", 6)];
+            assert_eq!(marks, expected.map(|(path, mark)| (path.to_owned(), mark)), "{closes} {memory}");
+        }
+    }
+
+    #[test]
     fn frames_of_lost_directories_are_found() {
         let done = |path: &'static [u8]| (path, Fact::Done { slice: None, seen: None });
         let slice = Some(SliceNumber { run: 1, rank: 0, number: 3 });
         let frames = [
             frame(&[done(b"a"), done(b"b")]),
-            frame(&[(b"a", Fact::Found { name: b"c" }), done(b"a/c")]),
+            frame(&[(b"a", Fact::Found { name: b"c", mark: 0 }), done(b"a/c")]),
             frame(&[(b"b", Fact::Done { slice, seen: None })]),
             frame(&[(b"b", Fact::Closed)]),
         ];

@@ -12,7 +12,9 @@ fn samples() -> Vec<Vec<u8>> {
     let slice = SliceNumber { run: 1, rank: 300, number: 1 << 40 };
     let seen = Seen { source_inode: 1 << 33, target_inode: 9, changed: (-1, 999_999_999) };
     let facts = [
-        (&b"a/b"[..], Fact::Found { name: b"c\xff\n" }),
+        (&b"a/b"[..], Fact::Found { name: b"c\xff\n", mark: 0 }),
+        (&b"a/b"[..], Fact::Found { name: b"d", mark: 1 << 31 }),
+        (&b""[..], Fact::Marked { mark: 300 }),
         (b"a/b", Fact::Listed { slice, names: vec![b"x", b"yy"] }),
         (b"a/b/c", Fact::Done { slice: None, seen: Some(seen) }),
         (b"a", Fact::Done { slice: Some(slice), seen: None }),

@@ -52,6 +52,13 @@ pub enum Fact<'a> {
     Found {
         /// The name.
         name: &'a [u8],
+        /// What was seen of it, as four bytes that another directory or a changed one hardly has; 0: nothing.
+        mark: u32,
+    },
+    /// What was seen of it when it was about to be read, as in [`Found`](Self::Found), in place of what that says.
+    Marked {
+        /// The four bytes.
+        mark: u32,
     },
     /// These names form a slice of their own. Whoever reads the directory again leaves them out.
     Listed {
@@ -137,6 +144,8 @@ const PLANNED: u8 = 5;
 const CHUNK: u8 = 6;
 const FAILED: u8 = 7;
 const MENDED: u8 = 8;
+const FOUND_MARKED: u8 = 9;
+const MARKED: u8 = 10;
 const RESULTS: u8 = 16;
 const PART: u8 = 17;
 const CUT: u8 = 18;
@@ -216,7 +225,12 @@ impl Records {
         self.begin(at, kind(fact));
         let out = &mut self.bytes;
         match fact {
-            Fact::Found { name } | Fact::Mended { name } => encode_bytes(name, out),
+            Fact::Found { name, mark: 0 } | Fact::Mended { name } => encode_bytes(name, out),
+            Fact::Found { name, mark } => {
+                encode_bytes(name, out);
+                out.extend_from_slice(&mark.to_le_bytes());
+            }
+            Fact::Marked { mark } => out.extend_from_slice(&mark.to_le_bytes()),
             Fact::Listed { slice, names } => {
                 slice.encode(out);
                 names.len().encode(out);
@@ -257,7 +271,9 @@ impl Records {
 
 fn kind(fact: &Fact<'_>) -> u8 {
     match fact {
-        Fact::Found { .. } => FOUND,
+        Fact::Found { mark: 0, .. } => FOUND,
+        Fact::Found { .. } => FOUND_MARKED,
+        Fact::Marked { .. } => MARKED,
         Fact::Listed { .. } => LISTED,
         Fact::Done { slice: None, .. } => DONE,
         Fact::Done { slice: Some(_), .. } => DONE_SLICE,
@@ -335,9 +351,17 @@ fn name_or_none<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     decode_bytes(bytes).filter(|name| name.is_empty() || is_name(name))
 }
 
+fn mark(bytes: &mut &[u8]) -> Option<u32> {
+    let (mark, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u32::from_le_bytes(*mark))
+}
+
 fn fact<'a>(kind: u8, bytes: &mut &'a [u8]) -> Option<Fact<'a>> {
     Some(match kind {
-        FOUND => Fact::Found { name: name(bytes)? },
+        FOUND => Fact::Found { name: name(bytes)?, mark: 0 },
+        FOUND_MARKED => Fact::Found { name: name(bytes)?, mark: mark(bytes).filter(|mark| *mark != 0)? },
+        MARKED => Fact::Marked { mark: mark(bytes)? },
         LISTED => {
             let slice = Code::decode(bytes)?;
             // A name takes at least two bytes.
@@ -370,12 +394,12 @@ mod tests {
     fn a_directory_takes_few_bytes() {
         let seen = Seen { source_inode: 1 << 34, target_inode: 1 << 34, changed: (1 << 31, 999_999_999) };
         // Twenty directories of one, each found, done and closed.
-        for (seen, closes, most) in [(None, false, 40), (Some(seen), true, 60)] {
+        for (mark, seen, closes, most) in [(7, None, false, 40), (0, Some(seen), true, 60)] {
             let names: Vec<_> = (0..20).map(|number| format!("directory-{number:04}")).collect();
             let paths: Vec<_> = names.iter().map(|name| format!("project/data/2026/{name}")).collect();
             let above: &[u8] = b"project/data/2026";
             let mut facts: Vec<_> =
-                names.iter().map(|name| (above, Fact::Found { name: name.as_bytes() })).collect();
+                names.iter().map(|name| (above, Fact::Found { name: name.as_bytes(), mark })).collect();
             facts.push((above, Fact::Done { slice: None, seen }));
             for path in &paths {
                 facts.push((path.as_bytes(), Fact::Done { slice: None, seen }));
@@ -395,7 +419,7 @@ mod tests {
         for (names, is_good) in [(&good[..], true), (&bad, false)] {
             for name in names {
                 let mut written = Records::default();
-                written.add_fact(At { root: 0, path: b"d" }, &Fact::Found { name });
+                written.add_fact(At { root: 0, path: b"d" }, &Fact::Found { name, mark: 0 });
                 assert_eq!(records(&written.take(), &mut |_| {}), is_good, "{name:?}");
             }
         }

@@ -70,7 +70,7 @@ fn slice(number: u64) -> SliceNumber {
 fn directories_of_one_frame_are_read_by_parts() {
     let mut made = Maker::default();
     for number in 0..200_000 {
-        made.add("", &Fact::Found { name: format!("d{number}").as_bytes() });
+        made.add("", &Fact::Found { name: format!("d{number}").as_bytes(), mark: 0 });
     }
     made.add("", &DONE);
     // Few are left at the end of the frame.
@@ -83,7 +83,7 @@ fn directories_that_are_forgotten_need_no_parts() {
     let mut made = Maker::default();
     let names: Vec<_> = (0..50).map(|number| format!("d{number}")).collect();
     let find = |made: &mut Maker, path: &str| {
-        names.iter().for_each(|name| made.add(path, &Fact::Found { name: name.as_bytes() }));
+        names.iter().for_each(|name| made.add(path, &Fact::Found { name: name.as_bytes(), mark: 0 }));
         made.add(path, &DONE);
     };
     find(&mut made, "");
@@ -110,7 +110,7 @@ fn directories_that_are_forgotten_need_no_parts() {
 fn slices_of_one_directory_are_read_by_parts() {
     for is_read in [false, true] {
         let mut made = Maker::default();
-        made.add("a", &Fact::Found { name: b"below" });
+        made.add("a", &Fact::Found { name: b"below", mark: 0 });
         for number in 0..5000 {
             let name = format!("f{number}");
             made.add("a", &Fact::Listed { slice: slice(number), names: vec![name.as_bytes()] });

@@ -366,7 +366,7 @@ impl Journals {
             let is_known = self.earlier.known.contains(&self.key.below(id, &name));
             if !is_known || self.without == Some(LogRule::Known) {
                 let at = At { root: 0, path: &path };
-                self.ranks[rank as usize].records.add_fact(at, &Fact::Found { name: &name });
+                self.ranks[rank as usize].records.add_fact(at, &Fact::Found { name: &name, mark: 0 });
                 tasks.push(Task::directory(&child));
             }
         });

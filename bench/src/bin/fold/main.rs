@@ -63,7 +63,7 @@ impl Rank {
         let at = At { root: 0, path };
         for number in 0..count {
             let name = format!("directory{number:02}");
-            self.records.add_fact(at, &Fact::Found { name: name.as_bytes() });
+            self.records.add_fact(at, &Fact::Found { name: name.as_bytes(), mark: 0 });
             let slash: &[u8] = if path.is_empty() { b"" } else { b"/" };
             self.found.push([path, slash, name.as_bytes()].concat());
         }

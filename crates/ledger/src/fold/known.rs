@@ -241,7 +241,7 @@ impl<'f> Finding<'f> {
         }
         let id = here.id();
         match fact {
-            Fact::Found { name } => {
+            Fact::Found { name, .. } => {
                 self.touch(&here);
                 let found = here.named(name);
                 if self.is_here(found) {
@@ -269,7 +269,7 @@ impl<'f> Finding<'f> {
             Fact::Failed { name, .. } => self.answer(here.named(name), self.record),
             Fact::Mended { name } => self.answer(here.named(name), 0),
             // It comes before the file is done, and so before its directory is.
-            Fact::Planned { .. } => self.touch(&here),
+            Fact::Planned { .. } | Fact::Marked { .. } => self.touch(&here),
             // The rank that copied a chunk may say so after the directory is complete, and forgotten.
             Fact::Chunk { .. } => {}
         }

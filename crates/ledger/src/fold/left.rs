@@ -44,12 +44,24 @@ impl<'r> Reading<'r> {
         here.added().for_each(|(at, id)| self.directory(at, id));
         let (at, id) = (here.at, here.id());
         match fact {
-            Fact::Found { name } => {
+            Fact::Found { name, mark } => {
                 let found = here.named(name);
-                if self.known.incomplete.get(&found).is_some_and(|directory| !directory.is_over) {
+                let incomplete = self.known.incomplete.get(&found);
+                let is_left = incomplete.is_some_and(|directory| !directory.is_over);
+                let is_marked = *mark != 0 && incomplete.is_none_or(|directory| directory.is_done);
+                if is_left || is_marked {
                     let slash: &[u8] = if at.path.is_empty() { b"" } else { b"/" };
                     let path = [at.path, slash, name].concat();
-                    self.directory(At { root: at.root, path: &path }, found);
+                    let at = At { root: at.root, path: &path };
+                    self.directory(at, found);
+                    if is_marked {
+                        (self.each)(Left::Marked(at, *mark));
+                    }
+                }
+            }
+            Fact::Marked { mark } => {
+                if self.known.incomplete.get(&id).is_none_or(|directory| directory.is_done) {
+                    (self.each)(Left::Marked(at, *mark));
                 }
             }
             Fact::Listed { slice, names } => {

@@ -616,7 +616,7 @@ impl Run<'_> {
                 }
                 Entry::Directory(_) if self.known.contains(&self.key.below(id, name)) => {}
                 Entry::Directory(below) => {
-                    self.note(random, rank, directory, &Fact::Found { name });
+                    self.note(random, rank, directory, &Fact::Found { name, mark: 0 });
                     let task = Task::Read { directory: *below, from: 0, given: Rc::default() };
                     self.ranks[rank].tasks.push(task);
                 }
