@@ -4,6 +4,7 @@
 pub(crate) mod beside;
 pub(crate) mod catalog;
 pub(crate) mod display;
+pub(crate) mod earlier;
 pub(crate) mod events;
 pub(crate) mod failures;
 pub(crate) mod fatal;

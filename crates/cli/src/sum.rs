@@ -26,6 +26,7 @@ use totals::Summed;
 use crate::input::Input;
 use crate::run::beside::{self, WithJob};
 use crate::run::catalog::Recorded;
+use crate::run::earlier::{Again, Earlier};
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
 use crate::run::file::{describe, print};
@@ -167,7 +168,9 @@ fn conclude(
     let interrupted = signals.code().or(outcome.interrupted());
     // The errors of a catalog must be in their file before the catalog gets its name.
     fatal = fatal.or_else(|| sink.failures.flush().err());
-    let code = interrupted.unwrap_or(if outcome.totals.failed() > 0 { exit::PARTIAL } else { exit::DONE });
+    let has_changed = outcome.earlier.as_ref().is_some_and(Earlier::has_changed);
+    let is_partial = outcome.totals.failed() > 0 || has_changed;
+    let code = interrupted.unwrap_or(if is_partial { exit::PARTIAL } else { exit::DONE });
     let Recording { roots, started, mut job } = recording;
     let mut left = None;
     if let Some(catalog) = &sink.catalog {
@@ -192,6 +195,11 @@ fn conclude(
     fatal = fatal.or_else(|| summary::report(arguments, outcome, interrupted.is_some()).err());
     if let Some(fatal) = fatal {
         return fatal.report();
+    }
+    if interrupted.is_none()
+        && let Some(earlier) = &outcome.earlier
+    {
+        earlier.advise(Again::ToAnotherOutput);
     }
     match job {
         Some(job) => job.advise_for("to do what is left, give the same command again, or", code),

@@ -21,6 +21,7 @@ use totals::Compared;
 
 use crate::run::beside::WithJob;
 
+use crate::run::earlier::Again;
 use crate::run::failures::is_same_file;
 use crate::run::file::{print, printable};
 use crate::run::job::{self, Job};
@@ -112,7 +113,12 @@ fn conclude(
     if let Some(fatal) = fatal {
         return fatal.report();
     }
-    let code = interrupted.unwrap_or(if outcome.totals.is_same() { exit::DONE } else { exit::DIFFERENT });
+    let code = interrupted.unwrap_or(if outcome.is_same() { exit::DONE } else { exit::DIFFERENT });
+    if interrupted.is_none()
+        && let Some(earlier) = &outcome.earlier
+    {
+        earlier.advise(if arguments.output.is_some() { Again::Given } else { Again::Restarted });
+    }
     match job {
         Some(job) if outcome.stopped || interrupted.is_some() => {
             job.advise_for("to do what is left, give the same command again, or", code)

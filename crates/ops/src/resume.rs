@@ -16,9 +16,12 @@ mod files;
 mod header;
 mod job;
 mod later;
+pub(crate) mod looks;
 mod place;
 mod private;
+mod recheck;
 mod seen;
+pub(crate) mod way;
 
 pub use crate::jobs::record::{Holder, hex, host, unhex};
 pub(crate) use directories::{Ended, all_below};
@@ -29,6 +32,7 @@ pub use job::{EarlierLog, LoggedJob, place_of};
 pub use later::RunningJob;
 pub use place::JobPlace;
 pub(crate) use private::is_private_directory;
+pub use recheck::{Recheck, Rechecked};
 pub use seen::JobSeen;
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ pub(crate) mod journal;
 pub(crate) mod life;
 pub(crate) mod listing;
 pub(crate) mod location;
+pub(crate) mod mark;
 pub(crate) mod open;
 pub(crate) mod operation;
 mod options;

@@ -139,7 +139,7 @@ impl Job<'_> {
             FromLog::Results(share) => sum.add(&share),
             FromLog::Seen(at, seen, stage) => finished.add(at, seen, stage),
             FromLog::Names(at, names) => finished.add_names(at, names),
-            FromLog::Part(_) => {}
+            FromLog::Part(_) | FromLog::Marked(..) => {}
         });
         resumed.unwrap();
         let found = finished.end();

@@ -15,7 +15,7 @@ pub(super) fn advice(
     outcome: &Whole,
     (words, was_interrupted, has_job): (&[OsString], bool, bool),
 ) -> Vec<String> {
-    let changed = outcome.earlier.as_ref().filter(|earlier| earlier.changed > 0).map(|_| {
+    let changed = outcome.earlier.as_ref().filter(|earlier| earlier.has_changed()).map(|_| {
         let command = continuation(&without_job(words), arguments, outcome.target_is_name);
         format!("copy what has changed since with: {command}")
     });

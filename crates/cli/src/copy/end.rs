@@ -7,6 +7,7 @@ use atta_ops::copy;
 use super::advice;
 use super::arguments::CopyArguments;
 use super::summary::{Whole, summary, words};
+use crate::run::earlier::Earlier;
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
 use crate::run::file::print;
@@ -33,7 +34,7 @@ pub(super) struct Ended<'a> {
 pub(super) fn conclude(arguments: &CopyArguments, failures: &Failures, ended: Ended<'_>) -> u8 {
     let Ended { outcome, interrupted, fatal, job, is_over } = ended;
     // A copy is partial if a file that was to be read back was not.
-    let has_changed = outcome.earlier.as_ref().is_some_and(|earlier| earlier.changed > 0);
+    let has_changed = outcome.earlier.as_ref().is_some_and(Earlier::has_changed);
     let is_partial = outcome.totals.failed() > 0 || outcome.totals.not_verified > 0 || has_changed;
     let come_to = if is_partial { exit::PARTIAL } else { exit::DONE };
     let code = interrupted.unwrap_or(come_to);

@@ -7,11 +7,12 @@ use std::path::Path;
 
 use atta_entry::escape;
 use atta_ops::copy::{Copy, Found, Results, is_there};
-use atta_ops::resume::{JobPlace, LoggedJob, place_of, short};
+use atta_ops::resume::{JobPlace, LoggedJob, Rechecked, place_of, short};
 use atta_ops::walk::{self, FromLog, Gone, Journal};
 use atta_runtime::{Log, LogLimits, RankError, Results as _, Session, Stop};
 
 use super::arguments::CopyArguments;
+use crate::run::earlier::Earlier;
 use crate::run::fatal::Fatal;
 use crate::run::history::Known;
 use crate::run::job::{self, Asked, Job, TargetIs};
@@ -22,18 +23,6 @@ use crate::size::grouped;
 
 /// The rank that reads the logs of earlier runs.
 const FIRST: u32 = 0;
-
-/// What earlier runs of a job have done, as the summary says it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Earlier {
-    pub(super) entries: u64,
-    pub(super) bytes: u64,
-    /// When the job began, as RFC 3339 has it.
-    pub(super) since: String,
-    /// Directories of the sources that have changed since they were copied, and one of them.
-    pub(super) changed: u64,
-    pub(super) changed_one: Option<Vec<u8>>,
-}
 
 /// What the first rank has decided when its log is open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -226,15 +215,11 @@ pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Lo
         (earlier, found) = read_earlier(&mut runs, &mut journal, copy)?;
     }
     let (journal, file) = runs.begin(journal)?;
-    let (entries, bytes, since) = (earlier.entries(), earlier.bytes(), job.running.began());
-    let Found { changed, changed_one, .. } = found;
-    if job.running.run() > 1 {
-        job.report_earlier(entries);
-    }
-    Ok((
-        LogOfRank::new(file.into(), journal, earlier),
-        Earlier { entries, bytes, since, changed, changed_one },
-    ))
+    // Paths are those below a root.
+    let one = found.changed_one.map(|one| if one.is_empty() { b"SOURCE itself".to_vec() } else { one });
+    let rechecked = Rechecked { changed: found.changed, one };
+    let said = Earlier::of(job, (earlier.entries(), Some(earlier.bytes())), rechecked);
+    Ok((LogOfRank::new(file.into(), journal, earlier), said))
 }
 
 /// Adds to a new journal what earlier runs have done. Returns what that comes to, and what has become of it since.
@@ -248,7 +233,7 @@ fn read_earlier(
         FromLog::Results(share) => earlier.add(&share),
         FromLog::Seen(at, seen, stage) => finished.add(at, seen, stage),
         FromLog::Names(at, names) => finished.add_names(at, names),
-        FromLog::Part(_) => {}
+        FromLog::Part(_) | FromLog::Marked(..) => {}
     });
     let found = finished.end();
     read?;

@@ -17,7 +17,7 @@ use atta_runtime::{RankError, Session, Stop, Stream};
 
 use super::arguments::CopyArguments;
 use super::end::{Ended, conclude, report_refused};
-use super::logged::{self, Begins, Earlier};
+use super::logged::{self, Begins};
 use super::manifest::{self, Manifest, Rows};
 use super::owners;
 use super::part::Part;
@@ -26,6 +26,7 @@ use super::reporter::Reporter;
 use super::reports::Reports;
 use super::setting::{Begun, Run, Setting};
 use super::summary::{Whole, summary};
+use crate::run::earlier::Earlier;
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
 use crate::run::job::Job;

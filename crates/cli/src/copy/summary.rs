@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::arguments::CopyArguments;
 use super::by_rank;
-use super::logged::Earlier;
 use super::manifest::Written;
 use super::pace::{self, Outlook};
+use crate::run::earlier::Earlier;
 use crate::run::report;
 use crate::size::{binary, counted, grouped, per_second};
 
@@ -97,7 +97,7 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
         }
     }
     if let Some(earlier) = outcome.earlier.as_ref().filter(|earlier| earlier.entries > 0) {
-        lines_of_job(earlier, &mut text);
+        earlier.lines("copied", " of SOURCE", &mut text);
     }
     if totals.failed() > 0 {
         let _ = writeln!(text, "not copied: {}", counted(totals.failed(), "entry", "entries"));
@@ -111,18 +111,6 @@ fn own_bytes(outcome: &Whole) -> u64 {
     match outcome.earlier {
         Some(_) => copied.min(outcome.totals.bytes),
         None => outcome.totals.bytes,
-    }
-}
-
-/// What earlier runs of the job have copied is not looked at again, but for the times of directories.
-fn lines_of_job(earlier: &Earlier, text: &mut String) {
-    let Earlier { entries, since, changed, changed_one, .. } = earlier;
-    let entries = counted(*entries, "entry", "entries");
-    let _ = writeln!(text, "not looked at again: {entries} that earlier runs have copied since {since}");
-    if let Some(one) = changed_one {
-        let one = if one.is_empty() { "SOURCE itself".into() } else { atta_entry::escape(one) };
-        let changed = counted(*changed, "directory", "directories");
-        let _ = writeln!(text, "changed since they were copied: {changed} of SOURCE, such as {one}");
     }
 }
 
@@ -177,14 +165,7 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
             json!({"file": name, "entries": entries, "without_digest": without_digest})
         }),
         "leftovers": outcome.leftovers.as_ref().map(leftovers),
-        "earlier": outcome.earlier.as_ref().map(|earlier| {
-            json!({
-                "entries": earlier.entries,
-                "bytes": earlier.bytes,
-                "since": earlier.since,
-                "changed_directories": earlier.changed,
-            })
-        }),
+        "earlier": outcome.earlier.as_ref().map(Earlier::json),
         "threads": outcome.threads,
         "ranks": outcome.ranks.len(),
         "by_rank": by_rank::rows(&outcome.ranks),

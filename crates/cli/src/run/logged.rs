@@ -8,7 +8,7 @@ use atta_catalog::ShardRecord;
 use atta_entry::Code as _;
 use atta_ledger::{JobLogs, Key, LogName};
 use atta_ops::copy::CopyLog;
-use atta_ops::resume::{BadLog, EarlierLog, JobPlace, LoggedJob, short};
+use atta_ops::resume::{BadLog, EarlierLog, JobPlace, LoggedJob, Recheck, Rechecked, short};
 use atta_ops::walk::{FromLog, Gone, Journal, ResumeError, SliceResults};
 use atta_runtime::{
     LaterLog, Log, LogError, LogFile, LogHandle, LogLimits, Logging, RankError, Session, Stop, with_log,
@@ -167,16 +167,23 @@ impl<'j> EarlierRuns<'j> {
     }
 }
 
-/// Adds to the journal of the first rank what earlier runs say; `each` gets the rest of it. Makes the log of this run.
+/// Adds to the journal of the first rank what earlier runs say; `each` gets the rest of it. Makes the log of this run. Also returns which finished
+/// directories have changed since.
 fn prepare<R: SliceResults>(
     job: &Job,
     mut journal: Journal<R>,
-    memory_bytes: u64,
+    (memory_bytes, mut recheck): (u64, Recheck),
     each: &mut dyn FnMut(FromLog<'_, R>),
-) -> Result<(Journal<R>, LogFile), Fatal> {
+) -> Result<(Journal<R>, LogFile, Rechecked), Fatal> {
     let mut earlier = EarlierRuns::open(job, memory_bytes)?;
-    earlier.read(&mut journal, each)?;
-    earlier.begin(journal)
+    let read = earlier.read(&mut journal, &mut |found| match found {
+        FromLog::Marked(at, mark) => recheck.add(at, mark),
+        found => each(found),
+    });
+    let rechecked = recheck.end();
+    read?;
+    let (journal, log) = earlier.begin(journal)?;
+    Ok((journal, log, rechecked))
 }
 
 /// What the first rank of a walk or sum has found out before its run.
@@ -190,20 +197,21 @@ pub(crate) struct Prepared<R> {
 }
 
 impl<R: SliceResults> Prepared<R> {
-    /// Of a run whose directories are complete when they are closed. `add` gets what earlier runs have come to.
+    /// Of a run whose directories are complete when they are closed. `of_reading`: an aim for the memory, in bytes, and what looks at finished
+    /// directories again. `add` gets what earlier runs have come to.
     pub(crate) fn closing(
         job: &Job,
         journal: Journal<R>,
-        memory_bytes: u64,
+        of_reading: (u64, Recheck),
         add: &mut dyn FnMut(R) -> Result<(), Fatal>,
-    ) -> Result<Self, Fatal> {
+    ) -> Result<(Self, Rechecked), Fatal> {
         let mut added = Ok(());
-        let (journal, log) = prepare(job, journal, memory_bytes, &mut |found| {
+        let (journal, log, rechecked) = prepare(job, journal, of_reading, &mut |found| {
             if let (FromLog::Results(share), true) = (found, added.is_ok()) {
                 added = add(share);
             }
         })?;
-        added.map(|()| Self { journal, log, first_part: 0, is_resumed: job.running.run() > 1 })
+        added.map(|()| (Self { journal, log, first_part: 0, is_resumed: job.running.run() > 1 }, rechecked))
     }
 }
 
@@ -211,27 +219,27 @@ impl<R: SliceResults> Prepared<R> {
 pub(crate) fn prepare_catalog<R: SliceResults>(
     job: &Job,
     (catalog, failures): (Option<&CatalogSink>, &Failures),
-    memory_bytes: u64,
+    of_reading: (u64, Recheck),
     add: &mut dyn FnMut(R),
-) -> Result<Prepared<R>, Fatal> {
+) -> Result<(Prepared<R>, Rechecked), Fatal> {
     if let Some(catalog) = catalog {
         catalog.open(failures)?;
     }
     let (mut parts, mut are_valid) = (Vec::new(), true);
     let journal = journal_for(RunOfJob::of(job), FIRST, catalog);
-    let (journal, log) = prepare(job, journal, memory_bytes, &mut |found| match found {
+    let (journal, log, rechecked) = prepare(job, journal, of_reading, &mut |found| match found {
         FromLog::Results(share) => add(share),
         FromLog::Part(bytes) => match ShardRecord::decode_all(bytes) {
             Some(part) => parts.push(part),
             None => are_valid = false,
         },
-        FromLog::Seen(..) | FromLog::Names(..) => {}
+        FromLog::Seen(..) | FromLog::Marked(..) | FromLog::Names(..) => {}
     })?;
     if !are_valid {
         return Err(unusable("a log of the job names no valid part of a catalog".to_owned()));
     }
     let first_part = catalog.map_or(Ok(0), |catalog| catalog.keep_earlier(parts))?;
-    Ok(Prepared { journal, log, first_part, is_resumed: job.running.run() > 1 })
+    Ok((Prepared { journal, log, first_part, is_resumed: job.running.run() > 1 }, rechecked))
 }
 
 /// The journal of a rank. With a catalog, a slice is done when its rows are on storage.

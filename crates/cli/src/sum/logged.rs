@@ -3,11 +3,13 @@
 
 use std::path::Path;
 
+use atta_ops::resume::Recheck;
 use atta_ops::sum::{self, Options, Outcome, Progress};
 use atta_ops::walk::{Journal, Start};
 use atta_runtime::{RankError, Results as _, Session};
 
 use super::sink::{Sink, SinkWorker, Sums};
+use crate::run::earlier::Earlier;
 use crate::run::fatal::Fatal;
 use crate::run::job::Job;
 use crate::run::logged::{Prepared, RunOfJob, WithLog as _, prepare_catalog, run_first, run_other};
@@ -19,21 +21,24 @@ pub(super) struct Hashing<'a> {
     pub(super) options: &'a Options<'a>,
 }
 
-/// Hashes what earlier runs of the job have not, on the first rank. The outcome has the sums of all runs; also returns the bytes that earlier runs have hashed. If something of the job fails, the sink gets the
+/// Hashes what earlier runs of the job have not, on the first rank. The outcome has the sums of all runs; also returns what earlier ones have done. If something of the job fails, the sink gets the
 /// reason, and the run stops.
 pub(super) fn hash_first(
     job: &Job,
     hashing: &Hashing<'_>,
     session: &mut Session<'_>,
     observe: impl FnMut(&Progress),
-) -> Result<(Outcome<SinkWorker>, u64), RankError> {
-    let mut earlier = Sums::default();
-    let prepared = prepared(job, hashing, &mut earlier);
+) -> Result<(Outcome<SinkWorker>, Option<Earlier>), RankError> {
+    let (mut earlier, mut said) = (Sums::default(), None);
+    let prepared = prepared(job, hashing, &mut earlier).map(|(prepared, earlier)| {
+        said = earlier;
+        prepared
+    });
     let stop = &hashing.options.walk.stop;
     let outcome = run_first(hashing.sink, prepared, (stop, session), |journal, session| {
         hashing.run((journal, &earlier), session, observe)
     });
-    Ok((outcome?, earlier.totals.bytes))
+    Ok((outcome?, said))
 }
 
 /// The part of any other rank. `of_job`: the directory of the job as well.
@@ -69,20 +74,18 @@ impl Hashing<'_> {
 /// What earlier runs have hashed, and the log of this run.
 fn prepared(
     job: &Job,
-    Hashing { sink, options, .. }: &Hashing<'_>,
+    Hashing { sink, roots, options }: &Hashing<'_>,
     earlier: &mut Sums,
-) -> Result<Prepared<Sums>, Fatal> {
+) -> Result<(Prepared<Sums>, Option<Earlier>), Fatal> {
     if let Some(Ok(logged)) = job.running.begun() {
         sink.leave_out(logged.directory());
     }
     let of_catalog = (sink.catalog.as_ref(), &sink.failures);
-    let memory = options.walk.memory_bytes;
-    let prepared = prepare_catalog(job, of_catalog, memory, &mut |mut share: Sums| {
+    let of_reading = (options.walk.memory_bytes, Recheck::of_roots(roots, false));
+    let (prepared, rechecked) = prepare_catalog(job, of_catalog, of_reading, &mut |mut share: Sums| {
         sink.failures.add_earlier(&std::mem::take(&mut share.gathered.vanished));
         earlier.add(&share);
     })?;
-    if job.running.run() > 1 {
-        job.report_earlier(earlier.totals.entries());
-    }
-    Ok(prepared)
+    let counts = (earlier.totals.entries(), Some(earlier.totals.bytes));
+    Ok((prepared, Earlier::after_first(job, counts, rechecked)))
 }

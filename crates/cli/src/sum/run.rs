@@ -122,7 +122,7 @@ impl Rank<'_> {
         let (rate, stop) = (self.rate(), self.signals.stop());
         let Prepared { sink, starts, roots, job, .. } = prepared;
         let options = self.options(verdict, &sink, rate.as_ref(), &stop);
-        let mut bytes_before = 0;
+        let mut earlier = None;
         let mut display = Display::new(&self.arguments.report, self.arguments.prints());
         let closed = session.receiving(
             |rank, stream, bytes: &[u8]| sink.receive(rank, stream, bytes),
@@ -131,8 +131,8 @@ impl Rank<'_> {
                 let outcome = match &job {
                     Some(job) => {
                         let hashing = Hashing { sink: &sink, roots, options: &options };
-                        let (outcome, before) = logged::hash_first(job, &hashing, session, observe)?;
-                        bytes_before = before;
+                        let (outcome, said) = logged::hash_first(job, &hashing, session, observe)?;
+                        earlier = said;
                         outcome
                     }
                     None => sum::run(session, &sink, starts, &options, observe)?,
@@ -149,7 +149,7 @@ impl Rank<'_> {
             complain("not all was hashed", None);
         })?;
         let mut summed = summed.unwrap_or_default();
-        summed.bytes_before = bytes_before;
+        summed.earlier = earlier;
         if let Some(catalog) = &sink.catalog {
             catalog.take_over(std::mem::take(&mut summed.shards));
         }

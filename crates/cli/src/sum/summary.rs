@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::arguments::SumArguments;
 use super::totals::Summed;
+use crate::run::earlier::Earlier;
 use crate::run::fatal::Fatal;
 use crate::run::file::print;
 use crate::run::job;
@@ -72,6 +73,7 @@ fn json(outcome: &Summed, was_interrupted: bool) -> Value {
         "totals": totals(outcome),
         "errors": {"count": outcome.totals.failed(), "by_errno": report::by_errno(&outcome.totals.failures)},
         "changed": outcome.totals.changed,
+        "earlier": outcome.earlier.as_ref().map(Earlier::json),
         "elapsed_seconds": outcome.elapsed.as_secs_f64(),
         "bytes_per_second": per_second(own_bytes(outcome), outcome.elapsed),
         "threads": outcome.threads,
@@ -81,7 +83,7 @@ fn json(outcome: &Summed, was_interrupted: bool) -> Value {
 fn speed(outcome: &Summed) -> String {
     let (bytes, seconds) = (binary(outcome.totals.bytes), outcome.elapsed.as_secs_f64());
     let (own, rate) = (own_bytes(outcome), binary(per_second(own_bytes(outcome), outcome.elapsed)));
-    match outcome.bytes_before {
+    match bytes_before(outcome) {
         0 => format!("{bytes} in {seconds:.2} s ({rate}/s)"),
         _ => format!("{bytes}, {} of them by this run in {seconds:.2} s ({rate}/s)", binary(own)),
     }
@@ -89,7 +91,12 @@ fn speed(outcome: &Summed) -> String {
 
 /// Bytes that this run has hashed.
 fn own_bytes(outcome: &Summed) -> u64 {
-    outcome.totals.bytes.saturating_sub(outcome.bytes_before)
+    outcome.totals.bytes.saturating_sub(bytes_before(outcome))
+}
+
+/// Bytes that earlier runs of the job have hashed.
+fn bytes_before(outcome: &Summed) -> u64 {
+    outcome.earlier.as_ref().and_then(|earlier| earlier.bytes).unwrap_or(0)
 }
 
 fn words(outcome: &Summed, was_interrupted: bool) -> String {
@@ -107,6 +114,9 @@ fn words(outcome: &Summed, was_interrupted: bool) -> String {
     }
     if totals.failed() > 0 {
         let _ = writeln!(text, "not summed up: {}", counted(totals.failed(), "entry", "entries"));
+    }
+    if let Some(earlier) = &outcome.earlier {
+        earlier.lines("summed up", "", &mut text);
     }
     text
 }

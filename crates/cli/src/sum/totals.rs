@@ -8,6 +8,7 @@ use atta_ops::sum::{Outcome, Totals};
 use atta_runtime::Seat;
 
 use super::sink::{Sink, SinkWorker};
+use crate::run::earlier::Earlier;
 use crate::run::fatal::Fatal;
 
 /// Most bytes of a text that a rank sends.
@@ -30,8 +31,8 @@ pub(crate) struct Summed {
     /// A rank other than the first that cannot continue, and the reason.
     fatal: Option<(u32, String)>,
     pub(super) shards: Vec<ShardRecord>,
-    /// Of the bytes, those that earlier runs of the job have hashed.
-    pub(super) bytes_before: u64,
+    /// What earlier runs of the job have done. Only on the first rank.
+    pub(super) earlier: Option<Earlier>,
 }
 
 atta_entry::record!(Summed {
@@ -43,7 +44,7 @@ atta_entry::record!(Summed {
     interrupted,
     fatal,
     shards,
-    bytes_before
+    earlier
 });
 
 impl Summed {
@@ -58,7 +59,7 @@ impl Summed {
             interrupted: interrupted.unwrap_or(0),
             fatal: None,
             shards: Vec::new(),
-            bytes_before: 0,
+            earlier: None,
         }
     }
 

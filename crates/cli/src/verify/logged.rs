@@ -12,6 +12,7 @@ use atta_runtime::{RankError, Session};
 use super::arguments::VerifyArguments;
 use super::rows::Rows;
 use crate::run::beside::{self, WithJob};
+use crate::run::earlier::Earlier;
 use crate::run::fatal::Fatal;
 use crate::run::job::{self, Asked, Job, Kept};
 use crate::run::logged::{Prepared, RunOfJob, WithLog, run_first, run_other};
@@ -66,23 +67,26 @@ pub(super) struct Comparing<'a> {
     pub(super) options: &'a Options<'a>,
 }
 
-/// Compares what earlier runs of the job have not, on the first rank. The outcome has the totals of all runs. If something of the job fails, the
+/// Compares what earlier runs of the job have not, on the first rank. The outcome has the totals of all runs; also returns what earlier ones have done. If something of the job fails, the
 /// rows get the reason, and the run stops.
 pub(super) fn compare_first(
     job: &Job,
     comparing: &Comparing<'_>,
     session: &mut Session<'_>,
     observe: impl FnMut(&Progress),
-) -> Result<Outcome, RankError> {
-    let mut earlier = Totals::default();
-    let prepared = comparing.prepared(job, &mut earlier);
+) -> Result<(Outcome, Option<Earlier>), RankError> {
+    let (mut earlier, mut said) = (Totals::default(), None);
+    let prepared = comparing.prepared(job, &mut earlier).map(|(prepared, earlier)| {
+        said = earlier;
+        prepared
+    });
     let stop = &comparing.options.walk.stop;
     let outcome = run_first(comparing.rows, prepared, (stop, session), |journal, session| {
         comparing.run(journal, session, observe)
     });
     outcome.map(|mut outcome| {
         outcome.totals += &earlier;
-        outcome
+        (outcome, said)
     })
 }
 
@@ -114,21 +118,24 @@ impl Comparing<'_> {
     }
 
     /// What earlier runs have found, and the log of this run.
-    fn prepared(&self, job: &Job, earlier: &mut Totals) -> Result<Prepared<Findings>, Fatal> {
+    fn prepared(
+        &self,
+        job: &Job,
+        earlier: &mut Totals,
+    ) -> Result<(Prepared<Findings>, Option<Earlier>), Fatal> {
         let Self { rows, trees, options } = self;
         if let Some(Ok(logged)) = job.running.begun() {
             rows.leave_out(logged.directory());
         }
         let journal = RunOfJob::of(job).journal(0).with_closing();
-        let prepared = Prepared::closing(job, journal, options.walk.memory_bytes, &mut |found: Findings| {
+        let of_reading = (options.walk.memory_bytes, trees.recheck());
+        let (prepared, rechecked) = Prepared::closing(job, journal, of_reading, &mut |found: Findings| {
             rows.add_earlier(found.differences())?;
             trees.receive(found.names());
             *earlier += &found.totals;
             Ok(())
         })?;
-        if job.running.run() > 1 {
-            job.report_earlier(earlier.compared + earlier.missing);
-        }
-        Ok(prepared)
+        let counts = (earlier.compared + earlier.missing, None);
+        Ok((prepared, Earlier::after_first(job, counts, rechecked)))
     }
 }

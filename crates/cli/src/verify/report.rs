@@ -8,6 +8,7 @@ use atta_ops::verify::Totals;
 use serde_json::{Value, json};
 
 use super::totals::Compared;
+use crate::run::earlier::Earlier;
 use crate::run::report;
 use crate::size::{binary, counted, grouped, per_second};
 
@@ -29,6 +30,9 @@ pub(crate) fn words(outcome: &Compared, was_interrupted: bool) -> String {
     let _ = writeln!(text, "{}", found(totals));
     if totals.failed() > 0 {
         let _ = writeln!(text, "not compared: {}", counted(totals.failed(), "entry", "entries"));
+    }
+    if let Some(earlier) = &outcome.earlier {
+        earlier.lines("compared", "", &mut text);
     }
     text
 }
@@ -56,10 +60,11 @@ pub(crate) fn summary(outcome: &Compared, was_interrupted: bool) -> Value {
         "schema_version": 1,
         "interrupted": was_interrupted,
         "elapsed_seconds": outcome.elapsed.as_secs_f64(),
-        "same": totals.is_same() && !outcome.stopped,
+        "same": outcome.is_same() && !outcome.stopped,
         "fields": fields,
         "failed": totals.failed(),
         "errors": report::by_errno(&totals.failures),
+        "earlier": outcome.earlier.as_ref().map(Earlier::json),
         "threads": outcome.threads,
     });
     report::object(totals, others)

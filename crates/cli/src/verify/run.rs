@@ -163,6 +163,7 @@ impl Rank<'_> {
         Prepared { rows, job }: Prepared,
         session: &mut Session<'_>,
     ) -> Result<(Prepared, Compared), RankError> {
+        let mut earlier = None;
         let mut display = Display::new(&self.arguments.report, false);
         let closed = session.receiving(
             |rank, stream, bytes: &[u8]| match stream {
@@ -174,7 +175,9 @@ impl Rank<'_> {
                 let outcome = match &job {
                     Some(job) => {
                         let comparing = Comparing { rows: &rows, trees, options: self.options };
-                        logged::compare_first(job, &comparing, session, observe)?
+                        let (outcome, said) = logged::compare_first(job, &comparing, session, observe)?;
+                        earlier = said;
+                        outcome
                     }
                     None => verify::run(session, trees, self.options, &rows, observe)?,
                 };
@@ -185,6 +188,7 @@ impl Rank<'_> {
         match closed {
             Ok(compared) => {
                 let mut compared = compared.unwrap_or_default();
+                compared.earlier = earlier;
                 if !compared.stopped {
                     let began = Instant::now();
                     trees.conclude(&rows, &mut compared.totals);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use atta_ops::verify::{Outcome, Totals};
 
+use crate::run::earlier::Earlier;
 use crate::run::fatal::Fatal;
 
 /// Most bytes of a text that a rank sends.
@@ -23,16 +24,18 @@ pub(crate) struct Compared {
     interrupted: u8,
     /// Why a rank other than the first cannot continue.
     fatal: Option<String>,
+    /// What earlier runs of the job have done. Only on the first rank.
+    pub(super) earlier: Option<Earlier>,
 }
 
-atta_entry::record!(Compared { totals, elapsed, threads, stopped, interrupted, fatal });
+atta_entry::record!(Compared { totals, elapsed, threads, stopped, interrupted, fatal, earlier });
 
 impl Compared {
     /// The results of this rank.
     pub(super) fn new(outcome: Outcome, interrupted: Option<u8>) -> Self {
         let Outcome { totals, threads, elapsed, stopped, .. } = outcome;
         let (threads, interrupted) = (threads.len(), interrupted.unwrap_or(0));
-        Self { totals, elapsed, threads, stopped, interrupted, fatal: None }
+        Self { totals, elapsed, threads, stopped, interrupted, fatal: None, earlier: None }
     }
 
     /// With the reason why this rank cannot continue.
@@ -48,6 +51,11 @@ impl Compared {
     /// Why another rank cannot continue.
     pub(super) fn fatal(&self) -> Option<Fatal> {
         self.fatal.clone().map(|what| Fatal::Failed { what, hint: None })
+    }
+
+    /// Whether both trees are the same, as far as is known.
+    pub(super) fn is_same(&self) -> bool {
+        self.totals.is_same() && !self.earlier.as_ref().is_some_and(Earlier::has_changed)
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -88,7 +96,8 @@ mod tests {
         };
         let fatal = Some("x".repeat(TEXT_BYTES_MAX));
         let (elapsed, threads) = (Duration::MAX, usize::MAX);
-        let share = Compared { totals, elapsed, threads, stopped: true, interrupted: 143, fatal };
+        let share =
+            Compared { totals, elapsed, threads, stopped: true, interrupted: 143, fatal, earlier: None };
         let bytes = share.encoded().len();
         assert!(bytes <= 5 << 10, "{bytes}");
     }

@@ -11,6 +11,7 @@ use super::progress::Display;
 use super::report::{Report, Whole};
 use super::sink::Sink;
 use crate::run::catalog::Recorded;
+use crate::run::earlier::{Again, Earlier};
 use crate::run::fatal::Fatal;
 use crate::run::job::Job;
 use crate::run::messages::{complain, exit};
@@ -105,7 +106,9 @@ pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, 
     let report = Report { arguments, totals: &totals, outcome: &whole, interrupted: interrupted.is_some() };
     // The errors of a catalog must be in their file before the catalog gets its name.
     fatal = fatal.or_else(|| failures.flush().err());
-    let code = interrupted.unwrap_or(if totals.failed() > 0 { exit::PARTIAL } else { exit::DONE });
+    let has_changed = whole.earlier.as_ref().is_some_and(Earlier::has_changed);
+    let is_partial = totals.failed() > 0 || has_changed;
+    let code = interrupted.unwrap_or(if is_partial { exit::PARTIAL } else { exit::DONE });
     let (mut job, mut left) = (job, None);
     if let Some(catalog) = catalog {
         if fatal.is_none() && interrupted.is_none() {
@@ -137,6 +140,11 @@ pub(super) fn conclude(arguments: &WalkArguments, sink: Sink, ended: Ended<'_>, 
     fatal = fatal.or_else(|| report.print().and_then(|()| display.finish(&report, &signals.stop())).err());
     if let Some(fatal) = fatal {
         return fatal.report();
+    }
+    if interrupted.is_none()
+        && let Some(earlier) = &whole.earlier
+    {
+        earlier.advise(if arguments.output.is_some() { Again::ToAnotherOutput } else { Again::Restarted });
     }
     match job {
         Some(job) if job.is_in_target() => {

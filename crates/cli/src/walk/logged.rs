@@ -3,10 +3,12 @@
 
 use std::path::Path;
 
+use atta_ops::resume::Recheck;
 use atta_ops::walk::{self, Journal, Options, Outcome, Progress, Start, Totals};
 use atta_runtime::{RankError, Session};
 
 use super::sink::{Sink, SinkWorker};
+use crate::run::earlier::Earlier;
 use crate::run::fatal::Fatal;
 use crate::run::job::Job;
 use crate::run::logged::{Prepared, RunOfJob, WithLog as _, prepare_catalog, run_first, run_other};
@@ -19,22 +21,26 @@ pub(super) struct Walking<'a> {
     pub(super) options: &'a Options<'a>,
 }
 
-/// Walks what earlier runs of the job have not done, on the first rank. The outcome has the sums of all runs. If something of the job fails,
+/// Walks what earlier runs of the job have not done, on the first rank. The outcome has the sums of all runs; also returns what earlier ones have done. If something of the job fails,
 /// the sink gets the reason, and the walk stops.
 pub(super) fn walk_first(
     job: &Job,
     walking: &Walking<'_>,
     session: &mut Session<'_>,
     observe: impl FnMut(&Progress),
-) -> Result<Outcome<SinkWorker, Share>, RankError> {
+) -> Result<(Outcome<SinkWorker, Share>, Option<Earlier>), RankError> {
     let (sink, stop, mut earlier) = (walking.sink, &walking.options.stop, Totals::default());
-    let prepared = prepared(job, walking, &mut earlier);
+    let (mut said, prepared) = (None, prepared(job, walking, &mut earlier));
+    let prepared = prepared.map(|(prepared, earlier)| {
+        said = earlier;
+        prepared
+    });
     let outcome =
         run_first(sink, prepared, (stop, session), |journal, session| walking.run(journal, session, observe));
     outcome.map(|mut outcome| {
         sink.summary.count_links(&mut outcome.results.totals);
         outcome.results.totals += &earlier;
-        outcome
+        (outcome, said)
     })
 }
 
@@ -73,22 +79,20 @@ impl Walking<'_> {
 /// What earlier runs have done, and the log of this run.
 fn prepared(
     job: &Job,
-    Walking { sink, options, .. }: &Walking<'_>,
+    Walking { sink, roots, options }: &Walking<'_>,
     earlier: &mut Totals,
-) -> Result<Prepared<Share>, Fatal> {
+) -> Result<(Prepared<Share>, Option<Earlier>), Fatal> {
     if let Some(Ok(logged)) = job.running.begun() {
         sink.leave_out(logged.directory());
     }
     let of_catalog = (sink.catalog.as_ref(), &sink.failures);
-    let prepared = prepare_catalog(job, of_catalog, options.memory_bytes, &mut |mut share: Share| {
+    let of_reading = (options.memory_bytes, Recheck::of_roots(roots, options.follow));
+    let (prepared, rechecked) = prepare_catalog(job, of_catalog, of_reading, &mut |mut share: Share| {
         sink.summary.count_links(&mut share.totals);
         sink.failures.add_earlier(&share.gathered.vanished);
         *earlier += &share.totals;
     })?;
-    if job.running.run() > 1 {
-        job.report_earlier(earlier.entries());
-    }
-    Ok(prepared)
+    Ok((prepared, Earlier::after_first(job, (earlier.entries(), None), rechecked)))
 }
 
 /// The devices of the roots, in order. One that cannot be looked at has none.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::arguments::WalkArguments;
 use super::threads::RankReport;
+use crate::run::earlier::Earlier;
 use crate::run::fatal::Fatal;
 use crate::run::file;
 use crate::run::job;
@@ -37,6 +38,8 @@ pub(crate) struct Whole {
     pub(crate) spill: SpillReport,
     /// A report for each rank; empty if this process is alone.
     pub(crate) ranks: Vec<RankReport>,
+    /// What earlier runs of the job have done.
+    pub(crate) earlier: Option<Earlier>,
 }
 
 impl Report<'_> {
@@ -113,6 +116,9 @@ impl Report<'_> {
         }
         self.time(out);
         self.threads(out);
+        if let Some(earlier) = &self.outcome.earlier {
+            earlier.lines("walked", "", out);
+        }
     }
 
     /// Entries that this run has visited each second. Earlier runs of a job may have visited others.
@@ -238,6 +244,7 @@ impl Report<'_> {
             "interrupted": self.interrupted,
             "totals": self.totals_json(),
             "errors": {"count": self.totals.failed(), "by_errno": by_errno(&self.totals.failures)},
+            "earlier": outcome.earlier.as_ref().map(Earlier::json),
             "elapsed_seconds": outcome.elapsed.as_secs_f64(),
             "entries_per_second": self.per_second(),
             "time_shares": shares,

@@ -23,6 +23,7 @@ use super::arguments::WalkArguments;
 use super::end::{Ended, conclude, give_up, give_up_on_others, give_up_on_rank, hangs};
 use super::logged::{self, Walking};
 use super::progress::Display;
+use super::report::Whole;
 use super::sink::{ROWS, RootSide, Sink};
 use super::totals::{Own, RankTotals};
 use crate::run::beside::{self, WithJob, repeated};
@@ -194,7 +195,7 @@ impl Rank<'_> {
         let list_error = starts.error();
         // Totals of files whose names other ranks found.
         let linked = Mutex::new(Totals::default());
-        let mut entries = 0;
+        let (mut entries, mut earlier) = (0, None);
         let received = |rank, stream, bytes: &[u8]| {
             if !receive(&sink, &linked, stream, bytes) {
                 sink.fail(Fatal::protocol(rank));
@@ -211,7 +212,9 @@ impl Rank<'_> {
             let outcome = match &job {
                 Some(job) => {
                     let walking = Walking { sink: &sink, roots, options: &options };
-                    logged::walk_first(job, &walking, session, observe)?
+                    let (outcome, said) = logged::walk_first(job, &walking, session, observe)?;
+                    earlier = said;
+                    outcome
                 }
                 None => walk::run_on(session, &sink, starts, &options, observe)?,
             };
@@ -228,7 +231,7 @@ impl Rank<'_> {
         let interrupted = was_stopped.then_some(sum.interrupted);
         let mut totals = linked.into_inner().unwrap_or_else(PoisonError::into_inner);
         totals += &sum.totals;
-        let whole = sum.whole(session.is_alone());
+        let whole = Whole { earlier, ..sum.whole(session.is_alone()) };
         let ended = Ended { totals, whole, fatal, interrupted, signals, started, job, was_stopped };
         Ok(conclude(self.arguments, sink, ended, display))
     }

@@ -134,6 +134,7 @@ impl RankTotals {
             threads: self.ranks.iter().flat_map(|rank| rank.threads.iter().copied()).collect(),
             spill: SpillReport { tasks: self.spilled[0], bytes: self.spilled[1], error },
             ranks: if is_alone { Vec::new() } else { self.ranks },
+            earlier: None,
         }
     }
 }

@@ -94,6 +94,56 @@ fn killed_walk_goes_on_and_counts_each_entry_once() {
     assert_eq!(left.len(), 3, "holder, header and summary: {left:?}");
 }
 
+/// Adds a file to each of the directories that `tree` has many of.
+pub(crate) fn add_files(tree: &Path) {
+    let names = std::fs::read_dir(tree).unwrap().map(|entry| entry.unwrap());
+    let many = names.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"d"));
+    many.for_each(|entry| drop(make_file(entry.path().join("new"), b"")));
+}
+
+#[test]
+fn changed_directories_are_reported_by_a_walk() {
+    let (scratch, tree) = tree();
+    let job = scratch.join("job");
+    let child = || {
+        let mut command = walk_job(&job, &tree, &["--iops", "4000"]);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    };
+    for _ in 0..2 {
+        assert_eq!(kill(child(), &job, Signal::KILL), None);
+    }
+    add_files(&tree);
+    let ran = run(&mut walk_job(&job, &tree, &[])).expect_code(3);
+    let changed = number(&ran.json(), "earlier.changed_directories");
+    assert!((1..400).contains(&changed), "{changed}");
+    let hint = "hint: the same command with --restart has all directories as they are now\n";
+    assert!(ran.err().contains(hint), "{}", ran.err());
+    // The summary of a job that is complete, and its exit code, are kept.
+    let again = run(&mut walk_job(&job, &tree, &[])).expect_code(3);
+    assert_eq!(number(&again.json(), "earlier.changed_directories"), changed);
+    let anew = run(&mut walk_job(&job, &tree, &["--restart"])).expect_code(0);
+    assert_eq!(totals(&anew), totals(&run(walk(["--json"]).arg(&tree)).expect_code(0)));
+    assert_eq!(at(&anew.json(), "earlier"), &Value::Null);
+}
+
+// What is read by a later run is looked at by that run.
+#[test]
+fn directories_that_change_before_they_are_read_are_none() {
+    let (scratch, tree) = tree();
+    let job = scratch.join("job");
+    // The root is not read to its end.
+    let mut command = walk_job(&job, &tree, &["--iops", "300", "-j1"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert_eq!(kill(child, &job, Signal::KILL), None);
+    make_file(tree.join("new"), b"");
+    let mut command = walk_job(&job, &tree, &["--iops", "4000", "-j1"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert_eq!(kill(child, &job, Signal::KILL), None);
+    let ran = run(&mut walk_job(&job, &tree, &[])).expect_code(0);
+    assert_eq!(number(&ran.json(), "earlier.changed_directories"), 0);
+    assert_eq!(totals(&ran), totals(&run(walk(["--json"]).arg(&tree)).expect_code(0)));
+}
+
 #[test]
 fn resume_runs_the_command_of_the_job_again() {
     let (scratch, tree) = tree();

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::job_in_target::jobs_in;
-use crate::resume::logged;
+use crate::resume::{add_files, logged};
 use crate::support::{
     Ran, at, atta, give_to_nobody, make_directory, make_file, make_link, names_in, number, parse,
     parse_lines, python, run, scratch, unprivileged, walk,
@@ -116,6 +116,19 @@ fn assert_catalog(test: &str, here: &Path, expected: &Value) {
     };
     let compared = run(reader.arg("scan.catalog").arg("tree").current_dir(here)).expect_code(0);
     assert!(compared.out().contains("equal: "), "{}", compared.out());
+}
+
+#[test]
+fn changed_directories_are_reported_by_a_catalog() {
+    let (scratch, tree) = tree();
+    let here = scratch.path();
+    ended(&mut slow(here, &["-j1"]), here, Signal::KILL);
+    add_files(&tree);
+    let ran = run(&mut fast(here, &[])).expect_code(3);
+    assert!(number(&ran.json(), "earlier.changed_directories") > 0, "{}", ran.out());
+    let hint = "hint: the same command with another --output has all directories as they are now\n";
+    assert!(ran.err().contains(hint), "{}", ran.err());
+    assert_eq!(jobs_in(here), Vec::<PathBuf>::new());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::job_in_target::jobs_in;
+use crate::resume::add_files;
 use crate::resume_catalog::ended;
 use crate::support::{
     Ran, at, atta, make_directory, make_file, names_in, number, parse, run, scratch, set_mode, unprivileged,
@@ -61,6 +62,16 @@ fn assert_sums(here: &Path) {
         run(atta().args(["sum", "--json", "--check", "sums", "tree"]).current_dir(here)).expect_code(0);
     // Standard output has the differences.
     assert_eq!(checked.out(), "");
+}
+
+#[test]
+fn changed_directories_are_reported_by_a_sum() {
+    let (scratch, tree) = tree();
+    let here = scratch.path();
+    ended(&mut sum(here, SLOW), here, Signal::KILL);
+    add_files(&tree);
+    let ran = run(&mut sum(here, &[])).expect_code(3);
+    assert!(number(&ran.json(), "earlier.changed_directories") > 0, "{}", ran.out());
 }
 
 #[test]

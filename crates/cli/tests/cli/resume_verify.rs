@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::job_in_target::jobs_in;
 use crate::resume::kill;
 use crate::support::{
-    Ran, at, atta, give_to_nobody, make_directory, make_file, names_in, python, run, scratch, set_mode,
-    unprivileged,
+    Ran, at, atta, give_to_nobody, make_directory, make_file, names_in, number, python, run, scratch,
+    set_mode, unprivileged,
 };
 
 /// `source`, and `target` with differences of all kinds: in directories of all sizes, and of files with several names.
@@ -60,13 +60,18 @@ fn rows(ran: &Ran) -> Vec<String> {
     rows
 }
 
-/// What the summary on standard error counts, without what depends on the run.
-fn counts(ran: &Ran) -> Vec<Value> {
+/// The summary on standard error.
+fn summary(ran: &Ran) -> Value {
     let said = ran.err();
     // A hint may follow.
     let mut values =
         serde_json::Deserializer::from_str(&said[said.find('{').unwrap()..]).into_iter::<Value>();
-    let summary = values.next().unwrap().unwrap();
+    values.next().unwrap().unwrap()
+}
+
+/// What the summary counts, without what depends on the run.
+fn counts(ran: &Ran) -> Vec<Value> {
+    let summary = summary(ran);
     ["compared", "missing", "extra", "different", "fields", "failed", "same"]
         .map(|name| at(&summary, name).clone())
         .to_vec()
@@ -100,6 +105,39 @@ fn killed_comparison_reports_each_difference_once() {
     assert!(again.err().contains("entries compared") && again.out().is_empty(), "no rows: {}", again.out());
     let anew = run(&mut verify(here, &["--job", "job", "--restart"])).expect_code(1);
     assert_eq!(rows(&anew), rows(&expected));
+}
+
+#[test]
+fn changed_directories_are_reported_by_a_comparison() {
+    for changed in ["source", "target"] {
+        let scratch = trees();
+        let here = scratch.path();
+        std::fs::remove_dir_all(here.join("target")).unwrap();
+        run(atta().args(["copy", "-q", "source", "target"]).current_dir(here)).expect_code(0);
+        let job = || here.join("job");
+        killed(&mut verify(here, &["--job", "job", "--iops", "2500"]), &job, Signal::KILL);
+        killed(&mut verify(here, &["--job", "job", "--iops", "2500"]), &job, Signal::KILL);
+        let ran = run(&mut verify(here, &["--job", "job"])).expect_code(0);
+        assert_eq!(number(&summary(&ran), "earlier.changed_directories"), 0, "{}", ran.err());
+        killed(&mut verify(here, &["--job", "job", "--restart", "--iops", "2500"]), &job, Signal::KILL);
+        killed(&mut verify(here, &["--job", "job", "--iops", "2500"]), &job, Signal::KILL);
+        // Of what is compared later, the names are the same.
+        for tree in ["source", "target"] {
+            std::fs::read_dir(here.join(tree)).unwrap().for_each(|entry| {
+                let directory = entry.unwrap().path();
+                if tree == changed {
+                    std::fs::remove_file(make_file(directory.join("new"), b"")).unwrap();
+                }
+            });
+        }
+        let ran = run(&mut verify(here, &["--job", "job"])).expect_code(1);
+        let summary = summary(&ran);
+        assert!(number(&summary, "earlier.changed_directories") > 0, "{changed}: {summary}");
+        assert_eq!((at(&summary, "same"), ran.out()), (&Value::Bool(false), String::new()));
+        let hint = "hint: the same command with --restart has all directories as they are now\n";
+        assert!(ran.err().contains(hint), "{}", ran.err());
+        run(&mut verify(here, &["--job", "job", "--restart"])).expect_code(0);
+    }
 }
 
 /// The only job in a directory, if there is one.

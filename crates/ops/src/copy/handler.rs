@@ -214,6 +214,7 @@ impl Handler for CopyOperation<'_> {
     const IS_SLOW: bool = true;
     const STAGE: Stage = Stage::Closed;
     const NEEDS: Needs = Needs::COPY;
+    const MARKS: bool = false;
 
     fn worker(&self, index: usize) -> Worker {
         let index = number_of_thread(self.target.seat, index);

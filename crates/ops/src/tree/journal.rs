@@ -413,7 +413,7 @@ mod tests {
         let read = next.resume(&mut logs, 1 << 20, &mut |found| match found {
             FromLog::Results(more) => sum += more,
             FromLog::Part(_) => parts += 1,
-            FromLog::Seen(..) | FromLog::Names(..) => {}
+            FromLog::Seen(..) | FromLog::Marked(..) | FromLog::Names(..) => {}
         });
         assert!(read.is_ok());
         assert_eq!((frames, sum, parts), (2, 6, 3));

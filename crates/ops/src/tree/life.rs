@@ -434,8 +434,8 @@ mod tests {
             above.life().add_child();
             let below = Arc::new(Directory::below(&above, c"b", None));
             let mut noter = Noter::new(Some(&journal), &atta_runtime::Stop::default());
-            noter.found(&root, b"a");
-            noter.found(&above, b"b");
+            noter.found(&root, b"a", 0);
+            noter.found(&above, b"b", 0);
             // The directory above has no names left when the one below ends, and fails.
             for (directory, has_failed) in [(&above, false), (&below, fails)] {
                 if has_failed {

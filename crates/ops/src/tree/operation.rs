@@ -10,6 +10,7 @@ use crate::descriptors::Needs;
 use crate::tree::debts::Payment;
 use crate::tree::directory::{Directory, State};
 use crate::tree::journal::Waiting;
+use crate::tree::mark;
 use crate::tree::progress::Counted;
 use crate::tree::slice::{CurrentSlice, Part};
 use crate::tree::start::{Differs, Seed};
@@ -137,6 +138,11 @@ pub(crate) trait Handler: Sync {
     /// Called when a directory is done and all below it is closed, on all ranks; if another rank sent it, when this rank's work in it is.
     /// [`Life::has_failed`](crate::tree::units::Life::has_failed) says whether something failed in it or below it. From [`Stage::Closed`] on.
     fn closed(&self, _worker: &mut Self::Worker, _directory: &Arc<DirectoryOf<Self>>) {}
+
+    /// The [mark](crate::tree::mark) of what it has beside a directory that is about to be read, for the log of the job.
+    fn beside(&self, _worker: &mut Self::Worker, _here: HereOf<'_, Self>) -> u32 {
+        mark::NONE
+    }
 
     /// Gets a directory of which something is done again, since an earlier run of the job has not done it, before anything of it is.
     fn again(&self, _worker: &mut Self::Worker, _here: HereOf<'_, Self>, _again: &Again<'_>) {}
@@ -267,6 +273,9 @@ pub(crate) trait Handler: Sync {
 
     /// The descriptors that it needs.
     const NEEDS: Needs = Needs::WALK;
+
+    /// Whether the log of its job has [marks](crate::tree::mark) of directories. Otherwise it notes itself what a later run is to look at again.
+    const MARKS: bool = true;
 }
 
 /// Tasks and flags that an operation returns to the walk.
@@ -274,6 +283,8 @@ pub(crate) trait Handler: Sync {
 pub(crate) struct Tasks<S: State = ()> {
     pub(crate) pushed: Vec<Own<S>>,
     pub(crate) pruned: bool,
+    /// The [mark](crate::tree::mark) of what the operation has beside the directory that it got.
+    pub(crate) beside: u32,
     /// What directories that have ended owe to other ranks.
     pub(crate) payments: Vec<Payment>,
     /// Parts of slices that have ended.
@@ -310,7 +321,13 @@ impl<S: State> Own<S> {
 
 impl<S: State> Default for Tasks<S> {
     fn default() -> Self {
-        Self { pushed: Vec::new(), pruned: false, payments: Vec::new(), ended: Vec::new() }
+        Self {
+            pushed: Vec::new(),
+            pruned: false,
+            beside: mark::NONE,
+            payments: Vec::new(),
+            ended: Vec::new(),
+        }
     }
 }
 

@@ -38,6 +38,7 @@ use crate::file::source::Source;
 use crate::large::{self, Chunked as _, LargeFiles, Plan};
 use crate::metadata::granularity::Shown;
 use crate::tree::listing::descriptor_cache::DescriptorCache;
+use crate::tree::mark;
 use crate::tree::operation::{Again, Cx, Handler, Stage};
 use crate::tree::progress::Counted;
 use atta_sys::{self as sys, Features};
@@ -204,6 +205,9 @@ impl<const LOGGED: bool> Comparing<'_, LOGGED> {
         if let Some(counterpart) = counterpart {
             counterpart.add(pair.target.name);
         }
+        if LOGGED {
+            cx.tasks.beside = mark::of(&target);
+        }
         let both = Both { source: *listed, target };
         if both.kinds() == (Kind::File, Kind::File) {
             if links::has_names(&both) && self.options.fields.has(Field::Links) {
@@ -294,6 +298,13 @@ impl<const LOGGED: bool> Handler for Comparing<'_, LOGGED> {
         if !is_new || worker.findings.is_left() {
             directory.life().note_failure();
         }
+    }
+
+    fn beside(&self, worker: &mut VerifyWorker, here: Here<'_>) -> u32 {
+        let Some(counterpart) = Counterpart::of(here.directory) else { return mark::NONE };
+        // Whoever looks up its names reports that it cannot be opened.
+        let opened = counterpart.target.descriptor(&mut worker.held, self.features());
+        opened.and_then(sys::stat_descriptor).map_or(mark::NONE, |metadata| mark::of(&metadata))
     }
 
     /// A directory that was read by an earlier run is not closed here, whatever else is left of it. So each run looks up again what only TARGET has, until

@@ -10,6 +10,7 @@ use super::links::{File, Links, Sets, errno_of};
 use super::pair::Both;
 use super::{Options, Totals, Watch};
 use crate::refused::Refused;
+use crate::resume::Recheck;
 use crate::tree::directory::Directory;
 use atta_sys::{self as sys, Features};
 
@@ -47,6 +48,12 @@ impl Trees {
             links: Links::Here(Box::new(Mutex::new(sets))),
             devices,
         })
+    }
+
+    /// Looks again at directories that earlier runs of a job have finished.
+    #[must_use]
+    pub fn recheck(&self) -> Recheck {
+        Recheck::of_two(self.source.to_bytes(), self.target.to_bytes())
     }
 
     /// Both files as all ranks know them: hosts number the device of a root differently. Devices mounted below the roots keep their

@@ -4,49 +4,31 @@
 //!
 //! Each thread sorts what it gets, and keeps the directories open that lead to its last one.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
 use std::mem;
-use std::panic::resume_unwind;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
-use atta_entry::{Errno, Kind, Metadata};
+use atta_entry::{Errno, Metadata};
 use atta_ledger::{At, Seen, Stage};
 use rustix::fd::OwnedFd;
 
 use crate::copy::resume::missing;
 use crate::copy::target::Target;
 use crate::copy::target::mirror::Shared;
+use crate::resume::looks::{Look, Looks};
+use crate::resume::way::{How, Names, Way, either, open};
 use crate::tree::Gone;
 use crate::tree::listing::rules::Rules;
 use atta_sys as sys;
 
-/// Directories, or names, that a thread gets at once.
-const BATCH: usize = 2048;
-/// Threads: on a server, each look takes a round trip.
-const THREADS: usize = 8;
-/// Directories that a thread keeps open.
-const OPEN_MOST: usize = 16;
 /// The most directories that are named as gone.
 const LOST_MOST: usize = 1 << 16;
 
 /// Looks at directories that earlier runs of the job have completed, on threads of its own.
 #[derive(Debug)]
-pub struct Finished {
-    batch: Vec<Directory>,
-    /// What it asks for, in names.
-    weight: usize,
-    batches: u64,
-    sides: Arc<Sides>,
-    /// None: no batch was full yet.
-    crew: Option<Crew>,
-    found: Arc<Mutex<InOrder>>,
-}
+pub struct Finished(Looks<Sides>);
 
-/// Directories, and the number of the batch.
-type Batch = (u64, Vec<Directory>);
 /// A root, and the path of a directory below it.
 type Place = (u32, Vec<u8>);
 
@@ -64,7 +46,7 @@ pub struct Found {
 }
 
 #[derive(Debug)]
-struct Directory {
+pub(crate) struct Directory {
     root: u32,
     path: Vec<u8>,
     asks: Asks,
@@ -72,7 +54,7 @@ struct Directory {
 
 /// What is asked of a directory.
 #[derive(Debug)]
-enum Asks {
+pub(crate) enum Asks {
     /// Whether it is what was seen.
     IsThere(Seen, Stage),
     /// Whether it has these names.
@@ -81,7 +63,7 @@ enum Asks {
 
 /// The answer.
 #[derive(Debug)]
-enum Look {
+pub(crate) enum Answer {
     IsThere {
         place: Place,
         /// An error: the target cannot be looked at.
@@ -97,7 +79,7 @@ enum Look {
 
 /// Directories that are others than when they were seen last.
 #[derive(Debug, Default)]
-struct Others {
+pub(crate) struct Others {
     lost: BTreeSet<Place>,
     /// Names are missing in them.
     lacking: BTreeSet<Place>,
@@ -107,9 +89,9 @@ struct Others {
 }
 
 impl Others {
-    fn add(&mut self, look: Look) {
+    fn add(&mut self, look: Answer) {
         match look {
-            Look::IsThere { place, is_lost, is_changed, is_lacking } => {
+            Answer::IsThere { place, is_lost, is_changed, is_lacking } => {
                 self.lacking.extend(is_lacking.then(|| place.clone()));
                 if let Some(is_changed) = is_changed {
                     note(&mut self.changed, is_changed, &place);
@@ -119,8 +101,8 @@ impl Others {
                     Err(errno) => drop(self.failed.get_or_insert((place.1, errno))),
                 }
             }
-            Look::Lacks(place) => drop(self.lacking.insert(place)),
-            Look::Has => {}
+            Answer::Lacks(place) => drop(self.lacking.insert(place)),
+            Answer::Has => {}
         }
         if self.lost.len() + self.lacking.len() > LOST_MOST {
             self.are_many = true;
@@ -140,36 +122,14 @@ impl Others {
     }
 }
 
-/// What the threads find, in the order of the batches: of a directory that was completed several times, the last answer counts.
-#[derive(Debug, Default)]
-struct InOrder {
-    next: u64,
-    early: BTreeMap<u64, Vec<Look>>,
-    others: Others,
-}
-
-impl InOrder {
-    fn add(&mut self, batch: u64, looks: Vec<Look>) {
-        self.early.insert(batch, looks);
-        while let Some(looks) = self.early.remove(&self.next) {
-            self.next += 1;
-            looks.into_iter().for_each(|look| self.others.add(look));
-        }
-    }
-}
-
 /// Whether a copy has the time of its source, to two seconds: some file systems keep no more.
 fn have_one_time(source: &Result<Metadata, Errno>, copy: &Result<Metadata, Errno>) -> bool {
     matches!((source, copy), (Ok(source), Ok(copy)) if source.mtime.seconds.abs_diff(copy.mtime.seconds) < 2)
 }
 
-fn open(above: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
-    sys::open_directory_at(above, name)
-}
-
 /// Both sides of the roots.
 #[derive(Debug)]
-struct Sides {
+pub(crate) struct Sides {
     shared: Arc<Shared>,
     /// An error: it cannot be opened.
     roots: Vec<(Result<OwnedFd, Errno>, Result<OwnedFd, Errno>)>,
@@ -181,8 +141,7 @@ struct Sides {
 
 impl Finished {
     pub(crate) fn new(target: &Target<'_>, roots: &[Vec<u8>]) -> Self {
-        let (sides, found) = (Arc::new(Sides::new(target, roots)), Arc::default());
-        Self { batch: Vec::new(), weight: 0, batches: 0, sides, crew: None, found }
+        Self(Looks::new(Sides::new(target, roots)))
     }
 
     /// Adds a directory: what was seen of it when something of it was done, and how far it is. If it comes several times, the last one counts.
@@ -198,25 +157,7 @@ impl Finished {
     }
 
     fn ask(&mut self, at: At<'_>, asks: Asks, weight: usize) {
-        self.batch.push(Directory { root: at.root, path: at.path.to_vec(), asks });
-        self.weight += weight;
-        if self.weight >= BATCH {
-            self.send();
-        }
-    }
-
-    fn send(&mut self) {
-        let batch = (self.batches, mem::take(&mut self.batch));
-        self.batches += 1;
-        self.weight = 0;
-        let Self { sides, crew, found, .. } = self;
-        let crew = crew.get_or_insert_with(|| Crew::start(sides, found));
-        // Without a thread, or if all of them have panicked.
-        if crew.threads.is_empty() {
-            sides.look_at(batch, &mut Ways::default(), found);
-        } else if let Err(back) = crew.to_threads.send(batch) {
-            sides.look_at(back.0, &mut Ways::default(), found);
-        }
+        self.0.ask(Directory { root: at.root, path: at.path.to_vec(), asks }, weight);
     }
 
     /// Waits until all are looked at.
@@ -224,18 +165,8 @@ impl Finished {
     /// # Panics
     /// A thread has panicked.
     #[must_use]
-    pub fn end(mut self) -> Found {
-        if !self.batch.is_empty() {
-            self.send();
-        }
-        if let Some(Crew { to_threads, threads }) = self.crew {
-            drop(to_threads);
-            // What a thread that panicked has taken was not looked at.
-            for thread in threads {
-                thread.join().unwrap_or_else(|panic| resume_unwind(panic));
-            }
-        }
-        let mut others = mem::take(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner).others);
+    pub fn end(self) -> Found {
+        let mut others = self.0.end();
         Found {
             lost: others.all_lost(),
             changed: others.changed.len() as u64,
@@ -245,34 +176,25 @@ impl Finished {
     }
 }
 
-/// The threads that look.
-#[derive(Debug)]
-struct Crew {
-    to_threads: SyncSender<Batch>,
-    /// None: none can be started.
-    threads: Vec<JoinHandle<()>>,
-}
+impl Look for Sides {
+    type Asked = Directory;
+    type Ways = Ways;
+    type Answer = Answer;
+    type Sum = Others;
 
-impl Crew {
-    fn start(sides: &Arc<Sides>, found: &Arc<Mutex<InOrder>>) -> Self {
-        let (to_threads, batches) = sync_channel(2 * THREADS);
-        let batches = Arc::new(Mutex::new(batches));
-        let start = |_| {
-            let (sides, batches, found) = (Arc::clone(sides), Arc::clone(&batches), Arc::clone(found));
-            let thread = std::thread::Builder::new().name("atta-look".to_owned());
-            thread.spawn(move || look_at_all(&sides, &batches, &found)).ok()
-        };
-        let threads = (0..THREADS).filter_map(start).collect();
-        Self { to_threads, threads }
+    fn look_at(&self, mut directories: Vec<Directory>, ways: &mut Ways) -> Vec<Answer> {
+        // Neighbours share the directories above. What is asked of one directory stays in its order.
+        directories.sort_by(|one, other| (one.root, &one.path).cmp(&(other.root, &other.path)));
+        let looks = directories.into_iter().map(|Directory { root, path, asks }| match asks {
+            Asks::IsThere(seen, stage) => self.is_there((root, path), (seen, stage), ways),
+            Asks::Has(names) if self.lack((root, &path), Some(&names), ways) => Answer::Lacks((root, path)),
+            Asks::Has(_) => Answer::Has,
+        });
+        looks.collect()
     }
-}
 
-fn look_at_all(sides: &Sides, batches: &Mutex<Receiver<Batch>>, found: &Mutex<InOrder>) {
-    let mut ways = Ways::default();
-    loop {
-        let batch = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(batch) = batch else { return };
-        sides.look_at(batch, &mut ways, found);
+    fn add(others: &mut Others, answer: Answer) {
+        others.add(answer);
     }
 }
 
@@ -300,21 +222,8 @@ impl Sides {
         Self { shared, roots: roots.iter().map(open).collect(), rules, has_times }
     }
 
-    /// Looks at the directories of a batch.
-    fn look_at(&self, (number, mut directories): Batch, ways: &mut Ways, found: &Mutex<InOrder>) {
-        // Neighbours share the directories above. What is asked of one directory stays in its order.
-        directories.sort_by(|one, other| (one.root, &one.path).cmp(&(other.root, &other.path)));
-        let looks = directories.into_iter().map(|Directory { root, path, asks }| match asks {
-            Asks::IsThere(seen, stage) => self.is_there((root, path), (seen, stage), ways),
-            Asks::Has(names) if self.lack((root, &path), Some(&names), ways) => Look::Lacks((root, path)),
-            Asks::Has(_) => Look::Has,
-        });
-        let looks = looks.collect();
-        found.lock().unwrap_or_else(PoisonError::into_inner).add(number, looks);
-    }
-
     /// Whether a directory is what was seen.
-    fn is_there(&self, (root, path): Place, (seen, stage): (Seen, Stage), ways: &mut Ways) -> Look {
+    fn is_there(&self, (root, path): Place, (seen, stage): (Seen, Stage), ways: &mut Ways) -> Answer {
         let is_same = |found: &Metadata| {
             let changed = (found.ctime.seconds, found.ctime.nanoseconds);
             (found.inode, changed) == (seen.source_inode, seen.changed)
@@ -342,7 +251,7 @@ impl Sides {
             && (self.has_times || stage == Stage::Done)
             && !have_one_time(&source, &target);
         let is_lacking = is_due && self.lack((root, &path), None, ways);
-        Look::IsThere { place: (root, path), is_lost, is_changed, is_lacking }
+        Answer::IsThere { place: (root, path), is_lost, is_changed, is_lacking }
     }
 
     /// Whether the copy of a directory lacks one of these names, or of all. No, if that cannot be found out.
@@ -390,151 +299,21 @@ impl Sides {
     }
 }
 
-/// The other name that a directory may have.
-type Alias<'a> = &'a dyn Fn(&CStr) -> CString;
-
-/// The names that directories may have.
-#[derive(Clone, Copy, Default)]
-struct Names<'a> {
-    alias: Option<Alias<'a>>,
-    /// The last one has its own.
-    is_named: bool,
-}
-
-/// Does something with a name, or with the other name that a directory may have.
-fn either<T>(
-    name: &CStr,
-    alias: Option<Alias<'_>>,
-    act: impl Fn(&CStr) -> Result<T, Errno>,
-) -> Result<T, Errno> {
-    match (act(name), alias) {
-        (Err(Errno::NOENT), Some(alias)) => act(&alias(name)),
-        (done, _) => done,
-    }
-}
-
-/// How a directory is looked at.
-#[derive(Clone, Copy, Debug)]
-enum How {
-    /// A directory on which a file system is to be mounted when it is used is not what it was when it was open.
-    ByName,
-    Opened,
-}
-
 /// Of both sides.
 #[derive(Debug, Default)]
-struct Ways {
+pub(crate) struct Ways {
     sources: Way,
     targets: Way,
 }
 
-/// The directories that lead to the last one that was looked at. Only the deepest are open.
-#[derive(Debug, Default)]
-struct Way {
-    root: u32,
-    names: Vec<(Vec<u8>, Option<OwnedFd>)>,
-}
-
-impl Way {
-    /// Looks at a directory. `top`: its root.
-    fn look(
-        &mut self,
-        top: &OwnedFd,
-        place: (u32, &[u8]),
-        (names, how): (Names<'_>, How),
-    ) -> Result<Metadata, Errno> {
-        let found = self.find(top, place, names, |above, name| match how {
-            How::ByName => sys::stat_at(above, name, false),
-            How::Opened => open(above, name).and_then(|opened| sys::stat_descriptor(&opened)),
-        })?;
-        if found.kind() == Kind::Directory { Ok(found) } else { Err(Errno::NOTDIR) }
-    }
-
-    /// Does something with the name of a directory and the directory that it is in. `top`: its root, which is itself in place of that.
-    fn find<T>(
-        &mut self,
-        top: &OwnedFd,
-        (root, path): (u32, &[u8]),
-        Names { alias, is_named }: Names<'_>,
-        act: impl Fn(&OwnedFd, &CStr) -> Result<T, Errno>,
-    ) -> Result<T, Errno> {
-        if self.root != root {
-            self.names.clear();
-            self.root = root;
-        }
-        let mut names: Vec<_> = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).collect();
-        let Some(last) = names.pop() else { return act(top, c".") };
-        let is_same = |((known, _), name): &(&(Vec<u8>, Option<OwnedFd>), &&[u8])| known == *name;
-        let shared = self.names.iter().zip(&names).take_while(is_same).count();
-        self.names.truncate(shared);
-        while matches!(self.names.last(), Some((_, None))) {
-            self.names.pop();
-        }
-        for name in &names[self.names.len()..] {
-            let c_name = CString::new(*name).map_err(|_| Errno::INVAL)?;
-            let opened = either(&c_name, alias, |name| sys::open_directory_at(self.above(top), name))?;
-            self.names.push((name.to_vec(), Some(opened)));
-            // A deep tree must not take all descriptors.
-            if let Some(at) = self.names.len().checked_sub(OPEN_MOST + 1) {
-                self.names[at].1 = None;
-            }
-        }
-        let last = CString::new(last).map_err(|_| Errno::INVAL)?;
-        let alias = alias.filter(|_| !is_named);
-        either(&last, alias, |name| act(self.above(top), name))
-    }
-
-    /// The last directory on the way.
-    fn above<'a>(&'a self, top: &'a OwnedFd) -> &'a OwnedFd {
-        self.names.last().and_then(|(_, opened)| opened.as_ref()).unwrap_or(top)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs;
-    use std::os::unix::ffi::OsStrExt;
-
-    use atta_testkit::{scratch::Scratch, trees};
-
     use super::*;
-
-    #[test]
-    fn directories_are_found_in_any_order_with_few_open() {
-        let scratch = Scratch::new("finished").unwrap();
-        let tree = scratch.join("tree");
-        trees::chain(&tree, 300, b"level").unwrap();
-        fs::create_dir_all(tree.join("a/.other")).unwrap();
-        fs::write(tree.join("file"), "").unwrap();
-        let top = sys::open_directory_path(tree.as_os_str().as_bytes(), false).unwrap();
-        let alias = |name: &CStr| CString::new([b".", name.to_bytes()].concat()).unwrap();
-        let names = Names { alias: Some(&alias), is_named: false };
-        let deep = |levels: usize| vec!["level"; levels].join("/");
-        let mut way = Way::default();
-        for levels in [300, 1, 299, 150, 2, 0, 300] {
-            let found = way.look(&top, (0, deep(levels).as_bytes()), (names, How::ByName)).unwrap();
-            let path = tree.join(deep(levels));
-            let expected = sys::stat_path(path.as_os_str().as_bytes(), false).unwrap();
-            assert_eq!(found.inode, expected.inode, "{levels} levels");
-            assert!(way.names.iter().filter(|(_, opened)| opened.is_some()).count() <= OPEN_MOST);
-        }
-        for how in [How::ByName, How::Opened] {
-            let mut look =
-                |path: &str| way.look(&top, (0, path.as_bytes()), (names, how)).map(|found| found.inode);
-            assert!(look("a/other").is_ok(), "under its other name");
-            let named = Names { is_named: true, ..names };
-            let found = Way::default().look(&top, (0, b"a/other"), (named, how));
-            assert_eq!(found.map(|found| found.inode), Err(Errno::NOENT), "it has its own name");
-            assert_eq!(look("a/none"), Err(Errno::NOENT));
-            assert_eq!(look("file"), Err(Errno::NOTDIR));
-            assert_eq!(look("file/below"), Err(Errno::NOTDIR));
-        }
-    }
 
     #[test]
     fn too_many_lost_directories_are_not_named() {
         let place = |number: u32| (0, number.to_string().into_bytes());
-        let lost = |number| Look::IsThere {
+        let lost = |number| Answer::IsThere {
             place: place(number),
             is_lost: Ok(true),
             is_changed: Some(false),
@@ -543,11 +322,11 @@ mod tests {
         let mut others = Others::default();
         assert_eq!(others.all_lost(), None);
         others.add(lost(1));
-        others.add(Look::Lacks(place(2)));
+        others.add(Answer::Lacks(place(2)));
         // It was done again.
         others.add(lost(3));
         let there =
-            Look::IsThere { place: place(3), is_lost: Ok(false), is_changed: None, is_lacking: false };
+            Answer::IsThere { place: place(3), is_lost: Ok(false), is_changed: None, is_lacking: false };
         others.add(there);
         assert_eq!(others.all_lost(), Some(Gone::Some([place(1), place(2)].into())));
         (0..=LOST_MOST as u32).for_each(|number| others.add(lost(number)));
@@ -557,7 +336,7 @@ mod tests {
     #[test]
     fn done_slice_hides_no_change_of_the_source() {
         let place = || (0, b"d".to_vec());
-        let look = |is_changed, is_lacking| Look::IsThere {
+        let look = |is_changed, is_lacking| Answer::IsThere {
             place: place(),
             is_lost: Ok(false),
             is_changed,

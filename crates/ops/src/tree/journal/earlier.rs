@@ -91,6 +91,8 @@ pub enum FromLog<'a, R> {
     Results(R),
     /// What was seen of a directory of which something is done, and how far it is. It may come several times, and the last counts.
     Seen(At<'a>, Seen, Stage),
+    /// The [mark](crate::tree::mark) of a directory that is done. It may come several times, and the last counts.
+    Marked(At<'a>, u32),
     /// Names that are done in a directory that is not. They may come several times.
     Names(At<'a>, &'a [&'a [u8]]),
     /// A part of a catalog that is complete, as it was confirmed ([`Held::with_part`](super::Held::with_part)).
@@ -193,6 +195,7 @@ impl Earlier {
                 known.insert(id);
             }
             Left::Seen(at, seen, stage) => each(FromLog::Seen(at, seen, stage)),
+            Left::Marked(at, mark) => each(FromLog::Marked(at, mark)),
             Left::Names(at, names) => each(FromLog::Names(at, names)),
             Left::Planned(at, name, plan) => begun_in(at, name, &mut |file| file.plan = plan.to_vec()),
             Left::Chunk(at, name, index, value) => {

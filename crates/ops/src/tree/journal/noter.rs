@@ -67,9 +67,14 @@ impl<'j, S: State> Noter<'j, S> {
         std::mem::take(&mut self.has_failed)
     }
 
-    /// Notes a subdirectory, before its task can run.
-    pub(crate) fn found(&mut self, directory: &Arc<Directory<S>>, name: &[u8]) {
-        self.note(directory, When::Now, |notes, at| notes.records.add_fact(at, &Fact::Found { name }));
+    /// Notes a subdirectory, before its task can run, and its [mark](crate::tree::mark).
+    pub(crate) fn found(&mut self, directory: &Arc<Directory<S>>, name: &[u8], mark: u32) {
+        self.note(directory, When::Now, |notes, at| notes.records.add_fact(at, &Fact::Found { name, mark }));
+    }
+
+    /// Notes the mark of a directory that is about to be read and that no directory was read for.
+    pub(crate) fn marked(&mut self, directory: &Arc<Directory<S>>, mark: u32) {
+        self.note(directory, When::Now, |notes, at| notes.records.add_fact(at, &Fact::Marked { mark }));
     }
 
     /// Notes the names of a slice of a directory that has several. Returns the number of the slice.
@@ -200,7 +205,7 @@ mod tests {
             let place = atta_sys::Place { device: 1, inode: 1, mount: 1 };
             let root = Directory::<Odd>::root(c"r".into(), 0, Arc::clone(&opened), place);
             let directory = Arc::new(Directory::below(&root, c"d", None));
-            noter.found(&root, b"d");
+            noter.found(&root, b"d", 0);
             noter.done(&directory, None, Some(&2), true);
             if stops {
                 stop.set();

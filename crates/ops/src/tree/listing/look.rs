@@ -15,6 +15,7 @@ use crate::tree::journal::Journal;
 use crate::tree::listing::facts::Fact;
 use crate::tree::listing::link;
 use crate::tree::listing::names::{Name, Names};
+use crate::tree::mark;
 use crate::tree::operation::{Cx, DirectoryOf, Handler, Here, HereOf, Stage};
 use crate::tree::profile::Phase;
 use crate::tree::slice::CurrentSlice;
@@ -190,10 +191,13 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             job.visit.entry(&mut Cx::new(&mut worker.visit, &mut worker.tasks, Ok(Some(here))), &entry);
             entries += 1;
             bytes = u64::saturating_add(bytes, if kind == Kind::File { entry.size() } else { 0 });
+            let beside = std::mem::take(&mut self.worker.tasks.beside);
             let pruned = self.take_tasks();
             if kind == Kind::Directory && descend && !pruned && !self.is_known(directory, name.bytes()) {
                 let found = (directory, CString::from(name.name), fact.target.take());
-                self.worker.noter.found(directory, name.bytes());
+                let mark = fact.metadata.as_ref().filter(|_| V::MARKS && job.journal.is_some());
+                let mark = mark.map_or(mark::NONE, |metadata| mark::both(mark::of(metadata), beside));
+                self.worker.noter.found(directory, name.bytes(), mark);
                 job.push_found(self.worker.index, found, self.queue);
             }
         }

@@ -14,6 +14,7 @@ use crate::tree::journal::earlier::{NumberedNames, Redo};
 use crate::tree::life::release_maker;
 use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
+use crate::tree::mark;
 use crate::tree::operation::{Again, Cx, DirectoryOf, Handler, Here, HereOf, Stage};
 use crate::tree::profile::Phase;
 use crate::tree::slice::{CurrentSlice, Extent};
@@ -135,6 +136,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             Ok(directory) => {
                 if let Some((journal, id)) = again {
                     directory.set_again(id);
+                    self.note_mark(&directory);
                     if journal.run() > 1 {
                         self.show_again(&directory, id, false);
                     }
@@ -217,6 +219,9 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         let errno = match self.job.open(self.worker, &parent, &name, None) {
             Ok(Some(directory)) => {
                 directory.set_again(id);
+                if !is_read {
+                    self.note_mark(&directory);
+                }
                 self.show_again(&directory, id, *is_read);
                 // If only its closing is left, that is the operation's part.
                 if !is_read {
@@ -271,6 +276,21 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                 self.fail(&path, &path, failed(Operation::OpenDirectory)(errno));
                 false
             }
+        }
+    }
+
+    /// Notes what is seen of a directory that is about to be read, unless that was noted where its name was read.
+    fn note_mark(&mut self, directory: &Arc<DirectoryOf<V>>) {
+        let (job, worker) = (self.job, &mut *self.worker);
+        if !V::MARKS {
+            return;
+        }
+        // If it cannot be opened, reading it reports that.
+        let Ok(descriptor) = directory.descriptor(&mut worker.held, job.features()) else { return };
+        if let Ok(metadata) = sys::stat_descriptor(&descriptor) {
+            let here = Here { directory, descriptor: &descriptor, slice: None };
+            let beside = job.visit.beside(&mut worker.visit, here);
+            worker.noter.marked(directory, mark::both(mark::of(&metadata), beside));
         }
     }
 
