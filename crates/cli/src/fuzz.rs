@@ -6,12 +6,14 @@ use std::time::Duration;
 use atta_entry::{Change, Code, Difference, Kind};
 use atta_ops::copy::{RankReport as CopyRankReport, Report};
 use atta_ops::digest::Signature;
+use atta_ops::resume::Rechecked;
 use atta_ops::{copy, verify};
 use atta_testkit::fuzz::Target;
 
 use crate::copy::logged::Begins;
 use crate::copy::part::Part;
 use crate::copy::setting::Begun;
+use crate::run::earlier::Earlier;
 use crate::run::logged::{self, RunOfJob};
 use crate::run::parts::Gathered;
 use crate::run::share::Share;
@@ -54,9 +56,15 @@ fn begun() -> Vec<u8> {
     ((rows.clone(), rows), job, true, Some(9_u64)).encoded()
 }
 
+fn earlier() -> Vec<u8> {
+    let rechecked = Rechecked { changed: 2, one: Some(b"a/b".to_vec()) };
+    let since = "2026-01-02T03:04:05Z".to_owned();
+    Earlier { entries: 300, bytes: Some(5), since, rechecked }.encoded()
+}
+
 fn compared() -> Vec<u8> {
     let end = (Duration::from_secs(1), 4_usize, true, 130_u8).encoded();
-    let end = [end, Some("why".to_owned()).encoded()].concat();
+    let end = [end, Some("why".to_owned()).encoded(), vec![1], earlier()].concat();
     [verify::Totals::default().encoded(), end].concat()
 }
 
@@ -76,6 +84,7 @@ fn targets() -> Vec<Target> {
     vec![
         of::<walk::run::Verdict>("walk/run.rs: Verdict", walk::run::Verdict::default().encoded()),
         of::<logged::Begins>("run/logged.rs: Begins", (true, 300_usize).encoded()),
+        of::<Earlier>("run/earlier.rs: Earlier", earlier()),
         of::<Gathered>("run/parts.rs: Gathered", b"{}\n".to_vec().encoded()),
         of::<Share>("run/share.rs: Share", Share::default().encoded()),
         of::<RunOfJob>("run/logged.rs: RunOfJob", ([7_u8; 16], 300_u32).encoded()),

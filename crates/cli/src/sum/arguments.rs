@@ -29,7 +29,7 @@ pub(crate) enum SumFormat {
     Symbolic links are not followed; a PATH that is a symbolic link is followed only if it ends in a slash. Pipes, sockets and \
     devices are not opened.\n\n\
     Exit codes: 0 success; 1 differences from the record found; 2 invalid usage; 3 completed, but some entries failed or changed \
-    while they were read; 4 fatal error; 130 or 143 interrupted (SIGINT, SIGTERM); 141 standard output closed.\n\n\
+    while they were read, or directories that an earlier run had finished have changed; 4 fatal error; 130 or 143 interrupted (SIGINT, SIGTERM); 141 standard output closed.\n\n\
     Examples:\n  \
     atta sum /data > data.b3                  write the digests of a tree\n  \
     atta sum --check data.b3                  report files that are missing or different\n  \

@@ -74,7 +74,8 @@ impl From<FieldName> for Field {
     file flags (chattr) are not compared. A directory that exists on one side only is one difference, regardless of its contents.\n\n\
     Prints one line per difference: 'missing: PATH' (not in TARGET), 'extra: PATH' (only in TARGET), or 'different: PATH: \
     FIELD VALUE -> VALUE; ...' with the value of SOURCE first.\n\n\
-    Exit codes: 0 no differences; 1 differences found, or some entries could not be compared; 2 invalid usage; 4 fatal error; \
+    Exit codes: 0 no differences; 1 differences found, or some entries could not be compared, or directories that an \
+    earlier run had compared have changed; 2 invalid usage; 4 fatal error; \
     130 or 143 interrupted (SIGINT, SIGTERM); 141 standard output closed.\n\n\
     Examples:\n  \
     atta verify /data /backup/data                  compare metadata only\n  \

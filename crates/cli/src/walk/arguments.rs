@@ -35,7 +35,8 @@ pub(crate) enum Callback {
 #[command(
     after_help = "Visits each PATH and every entry below it once. By default only a summary is printed. Symbolic links are not \
     followed; a PATH that is a symbolic link is followed only if it ends in a slash.\n\n\
-    Exit codes: 0 success; 2 invalid usage; 3 completed, but some entries failed; 4 fatal error; 130 or 143 interrupted \
+    Exit codes: 0 success; 2 invalid usage; 3 completed, but some entries failed, or directories \
+    that an earlier run had finished have changed; 4 fatal error; 130 or 143 interrupted \
     (SIGINT, SIGTERM); 141 standard output closed.\n\n\
     Examples:\n  \
     atta walk /data                               totals of a tree\n  \

@@ -128,7 +128,7 @@ fn changed_directories_are_reported_by_a_walk() {
 
 // What is read by a later run is looked at by that run.
 #[test]
-fn directories_that_change_before_they_are_read_are_none() {
+fn directories_read_by_a_later_run_have_not_changed() {
     let (scratch, tree) = tree();
     let job = scratch.join("job");
     // The root is not read to its end.
