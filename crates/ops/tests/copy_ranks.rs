@@ -68,9 +68,9 @@ fn directories_are_closed_by_tasks_on_all_ranks() {
     for number in 0..30 {
         let directory = tree.join(format!("{}/{number}/deep/er", number % 3));
         fs::create_dir_all(&directory).unwrap();
-        (0..40).for_each(|file| fs::write(directory.join(file.to_string()), "data").unwrap());
+        (0..20).for_each(|file| fs::write(directory.join(file.to_string()), "data").unwrap());
         let above = directory.parent().unwrap();
-        (0..number * 20).for_each(|file| fs::write(above.join(file.to_string()), "more").unwrap());
+        (0..number * 8).for_each(|file| fs::write(above.join(file.to_string()), "more").unwrap());
         fs::set_permissions(above, fs::Permissions::from_mode(0o500)).unwrap();
     }
     let mut accepted = 0;

@@ -257,15 +257,21 @@ fn tree() -> (Scratch, PathBuf) {
 
 #[test]
 fn copies_that_end_early_go_on_to_the_same_copy() {
-    let played = play("copies_that_end_early_go_on_to_the_same_copy", 1..=20, false);
+    let played = play("copies_that_end_early_go_on_to_the_same_copy", 1..=8, false);
     let Played { runs, kept, .. } = played;
-    assert!(runs > 20 && kept > 10_000, "{runs} runs were resumed, {kept} entries were kept");
+    assert!(runs > 8 && kept > 4_000, "{runs} runs were resumed, {kept} entries were kept");
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn copies_that_end_early_go_on_to_the_same_copy_long() {
+    play("copies_that_end_early_go_on_to_the_same_copy_long", 9..=60, false);
 }
 
 #[test]
 fn what_is_removed_between_runs_is_copied_again() {
     // The last ones have failed before.
-    let seeds = (21..=26).chain([31, 49, 53, 98]);
+    let seeds = (21..=22).chain([31, 49, 53, 98]);
     let played = play("what_is_removed_between_runs_is_copied_again", seeds, true);
     assert!(played.voids > 2, "{} runs found something gone", played.voids);
 }
@@ -273,7 +279,7 @@ fn what_is_removed_between_runs_is_copied_again() {
 #[test]
 #[ignore = "takes minutes"]
 fn what_is_removed_between_runs_is_copied_again_long() {
-    play("what_is_removed_between_runs_is_copied_again_long", 31..=130, true);
+    play("what_is_removed_between_runs_is_copied_again_long", 23..=130, true);
 }
 
 #[derive(Default)]

@@ -24,7 +24,7 @@ use support::run;
 use tree::Owner;
 
 /// How long cases are run in each check, and in the long one.
-const SHORT: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(3600);
 /// Where the seeds of the long check begin: it looks at others than the short one.
 const LONG_FIRST: u64 = 1 << 32;
