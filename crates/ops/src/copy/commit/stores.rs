@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use atta_entry::Errno;
+use atta_entry::{Errno, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
@@ -110,6 +110,11 @@ impl Stores {
         let Ok(found) = sys::stat_descriptor(directory) else {
             return StoreFacts { is_mounted: false, durability: self.top_durability };
         };
+        self.note_as(&found, directory)
+    }
+
+    /// The same for a directory that was looked at.
+    pub(crate) fn note_as(&self, found: &Metadata, directory: &Arc<OwnedFd>) -> StoreFacts {
         if found.device == self.top {
             return StoreFacts { is_mounted: false, durability: self.top_durability };
         }

@@ -22,6 +22,13 @@ use crate::metadata::inherited::{admit_owner, disinherit};
 use crate::tree::directory::{Directory, STALE_MOST, State as _};
 use atta_sys::{self as sys, retry};
 
+/// An open copy of a directory.
+pub(crate) struct Opened {
+    descriptor: Arc<OwnedFd>,
+    /// If it was looked at.
+    found: Option<Metadata>,
+}
+
 impl Maker<'_> {
     /// Makes a directory under a temporary name, unless it exists. Counts it.
     pub(crate) fn make_directory(&mut self, item: Item<'_>) -> Result<(), FileError> {
@@ -126,7 +133,7 @@ impl Maker<'_> {
     pub(crate) fn enter(&mut self, here: Here<'_>) -> Result<(), FileError> {
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
         let failed = |errno| FileError::new(Step::OpenDirectory, errno);
-        let opened = self.open_made(&mirror).map_err(failed)?;
+        let Opened { descriptor: opened, found } = self.open_made(&mirror).map_err(failed)?;
         self.begin_unknown(&mirror)?;
         if mirror.target.alias().is_some() {
             mirror.set_new(self.target.stores.failed_syncs());
@@ -140,7 +147,7 @@ impl Maker<'_> {
         let metadata = metadata.map_err(|errno| FileError::new(Step::Read, errno))?;
         let extended = self.extended(here.descriptor)?;
         if self.target.run_of_job.is_some() {
-            let there = sys::stat_descriptor(&opened).map_err(failed)?;
+            let there = found.map_or_else(|| sys::stat_descriptor(&opened), Ok).map_err(failed)?;
             let changed = (metadata.ctime.seconds, metadata.ctime.nanoseconds);
             mirror.set_seen(Seen { source_inode: metadata.inode, target_inode: there.inode, changed });
         }
@@ -162,7 +169,7 @@ impl Maker<'_> {
     ///
     /// If this job has just made it, inherited attributes are removed before any entry is put into it. If it is not the directory that
     /// was made, or if it keeps inherited attributes, no entry is put into it.
-    pub(crate) fn open_made(&mut self, mirror: &Arc<Mirror>) -> Result<Arc<OwnedFd>, Errno> {
+    pub(crate) fn open_made(&mut self, mirror: &Arc<Mirror>) -> Result<Opened, Errno> {
         let mut opened = mirror.target.descriptor(&mut self.scratch.held, self.target.features);
         if matches!(opened, Err(Errno::ACCES))
             && let (Some(alias), Some(above)) = (mirror.target.alias(), mirror.target.parent())
@@ -173,22 +180,28 @@ impl Maker<'_> {
                 opened = mirror.target.descriptor(&mut self.scratch.held, self.target.features);
             }
         }
-        let opened = opened?;
+        let (descriptor, mut found) = (opened?, None);
         if mirror.target.alias().is_some() {
-            let settled = self.refuse_foreign(mirror, &opened);
-            let settled = settled.and_then(|is_known| disinherit(&opened).map(|_| is_known));
-            if settled.inspect_err(|_| mirror.set_foreign())? {
+            let settled = self.refuse_foreign(mirror, &descriptor);
+            let settled = settled.and_then(|settled| disinherit(&descriptor).map(|_| settled));
+            let (is_known, metadata) = settled.inspect_err(|_| mirror.set_foreign())?;
+            if is_known {
                 mirror.seal();
             }
+            found = Some(metadata);
         }
-        Ok(opened)
+        Ok(Opened { descriptor, found })
     }
 
     /// Refuses a directory that this job did not make: it has another owner, or is on another file system than its parent.
     ///
     /// Where other users may create names, they may replace a new directory by one of theirs; and nothing is mounted on a new directory.
-    /// Returns whether it is certain that the directory belongs to the user that this process creates files as.
-    fn refuse_foreign(&mut self, mirror: &Arc<Mirror>, opened: &Arc<OwnedFd>) -> Result<bool, Errno> {
+    /// Returns whether it is certain that the directory belongs to the user that this process creates files as, and its metadata.
+    fn refuse_foreign(
+        &mut self,
+        mirror: &Arc<Mirror>,
+        opened: &Arc<OwnedFd>,
+    ) -> Result<(bool, Metadata), Errno> {
         let found = sys::stat_descriptor(opened)?;
         let above = mirror
             .target
@@ -198,9 +211,10 @@ impl Maker<'_> {
             Some(above) => sys::stat_descriptor(&above)?.device == found.device,
             None => true,
         };
-        mirror.store.get_or_init(|| self.target.stores.note(opened));
+        mirror.store.get_or_init(|| self.target.stores.note_as(&found, opened));
         let own = self.target.stores.own_uid(found.device);
-        if is_there && own.is_none_or(|own| own == found.uid) { Ok(own.is_some()) } else { Err(Errno::STALE) }
+        let is_own = own.is_none_or(|own| own == found.uid);
+        if is_there && is_own { Ok((own.is_some(), found)) } else { Err(Errno::STALE) }
     }
 
     /// Gives a directory its attributes. Retries on ESTALE, which means that the server no longer knows the descriptor.

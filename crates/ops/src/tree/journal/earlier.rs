@@ -91,7 +91,7 @@ pub enum FromLog<'a, R> {
     Results(R),
     /// What was seen of a directory of which something is done, and how far it is. It may come several times, and the last counts.
     Seen(At<'a>, Seen, Stage),
-    /// The [mark](crate::tree::mark) of a directory that is done. It may come several times, and the last counts.
+    /// The mark of a directory that is done, as [`Recheck`](crate::resume::Recheck) takes it. It may come several times, and the last counts.
     Marked(At<'a>, u32),
     /// Names that are done in a directory that is not. They may come several times.
     Names(At<'a>, &'a [&'a [u8]]),
