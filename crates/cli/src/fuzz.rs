@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use atta_entry::{Change, Code, Difference, Kind};
+use atta_entry::{Change, Code, Difference, Errno, Kind};
 use atta_ops::copy::{RankReport as CopyRankReport, Report};
 use atta_ops::digest::Signature;
 use atta_ops::resume::Rechecked;
@@ -57,7 +57,9 @@ fn begun() -> Vec<u8> {
 }
 
 fn earlier() -> Vec<u8> {
-    let rechecked = Rechecked { changed: 2, one: Some(b"a/b".to_vec()) };
+    let one = b"a/b".to_vec();
+    let failed_one = Some((one.clone(), Errno(5)));
+    let rechecked = Rechecked { changed: 2, one: Some(one), failed: 1, failed_one };
     let since = "2026-01-02T03:04:05Z".to_owned();
     Earlier { entries: 300, bytes: Some(5), since, rechecked }.encoded()
 }

@@ -89,8 +89,9 @@ pub enum Left<'a> {
     /// directory and of its slices, and the last counts: to hand over only that one, the fold would have to keep a number for each
     /// directory of the tree.
     Seen(At<'a>, Seen, Stage),
-    /// What was seen of a directory that is done, when it was found or read. It may come several times, and the last counts.
-    Marked(At<'a>, u32),
+    /// What was seen of a directory when it was found or read, and how far it is by the end of the logs: `Begun` also if nothing of it is done. It may
+    /// come several times, and the last counts.
+    Marked(At<'a>, u32, Stage),
     /// Names that form a slice that is done, of a directory that is not. A slice may come several times.
     Names(At<'a>, &'a [&'a [u8]]),
     /// The last answer for an entry is that it failed. The name is empty if it is the directory.
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_those_of_directories_that_are_done() {
+    fn marks_come_with_what_is_done_of_their_directories() {
         let done = |path: &'static [u8]| (path, Fact::Done { slice: None, seen: None });
         let found = |path: &'static [u8], name: &'static [u8], mark| (path, Fact::Found { name, mark });
         let frames = [
@@ -271,20 +272,30 @@ mod tests {
                 (b"n", Fact::Closed),
             ]),
             frame(&[done(b"a/b"), (b"a/b", Fact::Closed)]),
-            // A later run has read it. What is not done has no mark that counts.
+            // A later run has read them.
             frame(&[(b"a/d", Fact::Marked { mark: 6 }), done(b"a/d"), (b"a/c", Fact::Marked { mark: 7 })]),
         ];
         for (closes, memory) in [(true, MEMORIES[0]), (true, MEMORIES[1]), (false, MEMORIES[0])] {
             let fold = Fold { key: Key::of_job(&[2; 16]), closes, memory };
             let mut marks = Vec::new();
             let folded = fold.run(&mut Frames::of(frames.to_vec()), &mut |found| {
-                if let Left::Marked(at, mark) = found {
-                    marks.push((String::from_utf8_lossy(at.path).into_owned(), mark));
+                if let Left::Marked(at, mark, stage) = found {
+                    let path = String::from_utf8_lossy(at.path).into_owned();
+                    marks.push((path, mark, stage != Stage::Begun));
                 }
             });
             assert!(folded.is_ok());
-            let expected = [("", 1), ("a", 2), ("a/b", 3), ("a/d", 5), ("a/d", 6)];
-            assert_eq!(marks, expected.map(|(path, mark)| (path.to_owned(), mark)), "{closes} {memory}");
+            let expected = [
+                ("", 1, true),
+                ("a", 2, true),
+                ("a/b", 3, true),
+                ("a/c", 4, false),
+                ("a/d", 5, true),
+                ("a/d", 6, true),
+                ("a/c", 7, false),
+            ];
+            let expected = expected.map(|(path, mark, is_done)| (path.to_owned(), mark, is_done));
+            assert_eq!(marks, expected, "{closes} {memory}");
         }
     }
 

@@ -68,7 +68,8 @@ fn rest(
 /// The command that resumes the one made of `words`: the same command, with options to skip what was copied and to keep the meaning of
 /// TARGET, which exists now.
 fn continuation(words: &[OsString], arguments: &CopyArguments, target_is_name: bool) -> String {
-    let leaves = arguments.update || arguments.ignore_existing;
+    // A repair finds out by itself what may stay.
+    let leaves = arguments.update || arguments.ignore_existing || arguments.repair.is_some();
     let mut added = Vec::new();
     if !leaves {
         added.push("--update");
@@ -101,6 +102,8 @@ mod tests {
     #[test]
     fn advised_command_continues_into_the_same_target() {
         assert_eq!(continued(&["atta", "copy", "big", "new"], true), "atta copy --update -T big new");
+        let repair = ["atta", "copy", "--repair", "list", "a", "b"];
+        assert_eq!(continued(&repair, false), "atta copy --repair list a b");
         assert_eq!(continued(&["atta", "copy", "a b", "it's"], false), r"atta copy --update 'a b' 'it'\''s'");
         assert_eq!(
             continued(&["atta", "copy", "--update", "-T", "a", "b"], true),

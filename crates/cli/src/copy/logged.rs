@@ -217,7 +217,7 @@ pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Lo
     let (journal, file) = runs.begin(journal)?;
     // Paths are those below a root.
     let one = found.changed_one.map(|one| if one.is_empty() { b"SOURCE itself".to_vec() } else { one });
-    let rechecked = Rechecked { changed: found.changed, one };
+    let rechecked = Rechecked { changed: found.changed, one, ..Rechecked::default() };
     let said = Earlier::of(job, (earlier.entries(), Some(earlier.bytes())), rechecked);
     Ok((LogOfRank::new(file.into(), journal, earlier), said))
 }

@@ -49,20 +49,25 @@ impl Earlier {
         (job.running.run() > 1).then(|| Self::of(job, counts, rechecked))
     }
 
-    /// Whether finished directories have changed since.
+    /// Whether directories have changed since, as far as is known.
     pub(crate) fn has_changed(&self) -> bool {
-        self.rechecked.changed > 0
+        self.rechecked.changed > 0 || self.rechecked.failed > 0
     }
 
     /// Lines of a summary. `done`: what the command does with entries. `of`: ` of SOURCE`, or nothing.
     pub(crate) fn lines(&self, done: &str, of: &str, text: &mut String) {
-        let Self { entries, since, rechecked: Rechecked { changed, one }, .. } = self;
+        let Self { entries, since, rechecked: Rechecked { changed, one, failed, failed_one }, .. } = self;
         let entries = counted(*entries, "entry", "entries");
         let _ = writeln!(text, "not looked at again: {entries} that earlier runs have {done} since {since}");
         if *changed > 0 {
             let one = one.as_deref().map_or_else(String::new, |one| format!(", such as {}", escape(one)));
             let changed = counted(*changed, "directory", "directories");
             let _ = writeln!(text, "changed since they were {done}: {changed}{of}{one}");
+        }
+        if let Some((path, errno)) = failed_one {
+            let failed = counted(*failed, "directory", "directories");
+            let _ =
+                writeln!(text, "could not be looked at again: {failed}, such as {}: {errno}", escape(path));
         }
     }
 
@@ -83,6 +88,7 @@ impl Earlier {
             "entries": self.entries,
             "since": self.since,
             "changed_directories": self.rechecked.changed,
+            "unknown_directories": self.rechecked.failed,
         });
         if let Some(bytes) = self.bytes {
             all["bytes"] = bytes.into();
@@ -93,6 +99,8 @@ impl Earlier {
 
 #[cfg(test)]
 mod tests {
+    use atta_entry::Errno;
+
     use super::*;
 
     #[test]
@@ -105,12 +113,17 @@ mod tests {
             text,
             "not looked at again: 1,234 entries that earlier runs have walked since 2026-01-02T03:04:05Z\n"
         );
-        let changed = Rechecked { changed: 2, one: Some(b"/data/a\n".to_vec()) };
+        let one = Some(b"/data/a\n".to_vec());
+        let changed = Rechecked { changed: 2, one, failed: 1, failed_one: Some((b"/b".to_vec(), Errno(5))) };
         let earlier = Earlier { rechecked: changed, ..earlier };
         text.clear();
         earlier.lines("copied", " of SOURCE", &mut text);
-        let last = text.lines().last();
-        assert_eq!(last, Some("changed since they were copied: 2 directories of SOURCE, such as /data/a\\n"));
+        let last: Vec<_> = text.lines().skip(1).collect();
+        let expected = [
+            "changed since they were copied: 2 directories of SOURCE, such as /data/a\\n",
+            "could not be looked at again: 1 directory, such as /b: Input/output error (EIO)",
+        ];
+        assert_eq!(last, expected);
         assert_eq!(earlier.json()["changed_directories"], 2);
     }
 }

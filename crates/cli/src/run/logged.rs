@@ -177,7 +177,8 @@ fn prepare<R: SliceResults>(
 ) -> Result<(Journal<R>, LogFile, Rechecked), Fatal> {
     let mut earlier = EarlierRuns::open(job, memory_bytes)?;
     let read = earlier.read(&mut journal, &mut |found| match found {
-        FromLog::Marked(at, mark) => recheck.add(at, mark),
+        FromLog::Marked(at, mark, stage) => recheck.add(at, mark, stage),
+        FromLog::Names(at, _) => recheck.add_half(at),
         found => each(found),
     });
     let rechecked = recheck.end();

@@ -65,19 +65,22 @@ pub(super) struct Comparing<'a> {
     pub(super) rows: &'a Rows,
     pub(super) trees: &'a Trees,
     pub(super) options: &'a Options<'a>,
+    /// The most operations in a second, on this rank.
+    pub(super) iops: Option<u32>,
 }
 
-/// Compares what earlier runs of the job have not, on the first rank. The outcome has the totals of all runs; also returns what earlier ones have done. If something of the job fails, the
-/// rows get the reason, and the run stops.
+/// Compares what earlier runs of the job have not, on the first rank. The outcome has the totals of all runs; also returns what earlier ones
+/// have done. If something of the job fails, the rows get the reason, and the run stops.
 pub(super) fn compare_first(
     job: &Job,
     comparing: &Comparing<'_>,
     session: &mut Session<'_>,
     observe: impl FnMut(&Progress),
 ) -> Result<(Outcome, Option<Earlier>), RankError> {
-    let (mut earlier, mut said) = (Totals::default(), None);
-    let prepared = comparing.prepared(job, &mut earlier).map(|(prepared, earlier)| {
-        said = earlier;
+    let (mut earlier, mut before) = (Totals::default(), None);
+    // Other ranks wait for the first one, and it listens to them.
+    let prepared = session.beside(|| comparing.prepared(job, &mut earlier))?.map(|(prepared, earlier)| {
+        before = earlier;
         prepared
     });
     let stop = &comparing.options.walk.stop;
@@ -86,7 +89,7 @@ pub(super) fn compare_first(
     });
     outcome.map(|mut outcome| {
         outcome.totals += &earlier;
-        (outcome, said)
+        (outcome, before)
     })
 }
 
@@ -110,7 +113,7 @@ impl Comparing<'_> {
         session: &mut Session<'_>,
         observe: impl FnMut(&Progress),
     ) -> Result<Outcome, RankError> {
-        let Self { rows, trees, options } = self;
+        let Self { rows, trees, options, .. } = self;
         match journal {
             Some(journal) => verify::run_logged(session, trees, options, (*rows, journal), observe),
             None => verify::run(session, trees, options, *rows, observe),
@@ -123,12 +126,12 @@ impl Comparing<'_> {
         job: &Job,
         earlier: &mut Totals,
     ) -> Result<(Prepared<Findings>, Option<Earlier>), Fatal> {
-        let Self { rows, trees, options } = self;
+        let Self { rows, trees, options, iops } = self;
         if let Some(Ok(logged)) = job.running.begun() {
             rows.leave_out(logged.directory());
         }
         let journal = RunOfJob::of(job).journal(0).with_closing();
-        let of_reading = (options.walk.memory_bytes, trees.recheck());
+        let of_reading = (options.walk.memory_bytes, trees.recheck(&options.walk.stop, *iops));
         let (prepared, rechecked) = Prepared::closing(job, journal, of_reading, &mut |found: Findings| {
             rows.add_earlier(found.differences())?;
             trees.receive(found.names());

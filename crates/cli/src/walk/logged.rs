@@ -19,10 +19,12 @@ pub(super) struct Walking<'a> {
     pub(super) sink: &'a Sink,
     pub(super) roots: Vec<Vec<u8>>,
     pub(super) options: &'a Options<'a>,
+    /// The most operations in a second, on this rank.
+    pub(super) iops: Option<u32>,
 }
 
-/// Walks what earlier runs of the job have not done, on the first rank. The outcome has the sums of all runs; also returns what earlier ones have done. If something of the job fails,
-/// the sink gets the reason, and the walk stops.
+/// Walks what earlier runs of the job have not done, on the first rank. The outcome has the sums of all runs; also returns what earlier ones
+/// have done. If something of the job fails, the sink gets the reason, and the walk stops.
 pub(super) fn walk_first(
     job: &Job,
     walking: &Walking<'_>,
@@ -30,9 +32,10 @@ pub(super) fn walk_first(
     observe: impl FnMut(&Progress),
 ) -> Result<(Outcome<SinkWorker, Share>, Option<Earlier>), RankError> {
     let (sink, stop, mut earlier) = (walking.sink, &walking.options.stop, Totals::default());
-    let (mut said, prepared) = (None, prepared(job, walking, &mut earlier));
-    let prepared = prepared.map(|(prepared, earlier)| {
-        said = earlier;
+    let mut before = None;
+    // Other ranks wait for the first one, and it listens to them.
+    let prepared = session.beside(|| prepared(job, walking, &mut earlier))?.map(|(prepared, earlier)| {
+        before = earlier;
         prepared
     });
     let outcome =
@@ -40,7 +43,7 @@ pub(super) fn walk_first(
     outcome.map(|mut outcome| {
         sink.summary.count_links(&mut outcome.results.totals);
         outcome.results.totals += &earlier;
-        (outcome, said)
+        (outcome, before)
     })
 }
 
@@ -68,7 +71,7 @@ impl Walking<'_> {
         session: &mut Session<'_>,
         observe: impl FnMut(&Progress),
     ) -> Result<Outcome<SinkWorker, Share>, RankError> {
-        let Self { sink, roots, options } = self;
+        let Self { sink, roots, options, .. } = self;
         match journal {
             Some(journal) => walk::run_logged(session, (*sink, journal), roots.clone(), options, observe),
             None => walk::run_on(session, *sink, std::iter::empty::<Start>(), options, observe),
@@ -79,14 +82,15 @@ impl Walking<'_> {
 /// What earlier runs have done, and the log of this run.
 fn prepared(
     job: &Job,
-    Walking { sink, roots, options }: &Walking<'_>,
+    Walking { sink, roots, options, iops }: &Walking<'_>,
     earlier: &mut Totals,
 ) -> Result<(Prepared<Share>, Option<Earlier>), Fatal> {
     if let Some(Ok(logged)) = job.running.begun() {
         sink.leave_out(logged.directory());
     }
     let of_catalog = (sink.catalog.as_ref(), &sink.failures);
-    let of_reading = (options.memory_bytes, Recheck::of_roots(roots, options.follow));
+    let recheck = Recheck::of_roots((roots, options.follow), &options.stop, *iops);
+    let of_reading = (options.memory_bytes, recheck);
     let (prepared, rechecked) = prepare_catalog(job, of_catalog, of_reading, &mut |mut share: Share| {
         sink.summary.count_links(&mut share.totals);
         sink.failures.add_earlier(&share.gathered.vanished);

@@ -144,6 +144,42 @@ fn directories_read_by_a_later_run_have_not_changed() {
     assert_eq!(totals(&ran), totals(&run(walk(["--json"]).arg(&tree)).expect_code(0)));
 }
 
+// Some of its names are done, and the directory is not.
+#[test]
+fn change_of_a_half_read_directory_is_reported() {
+    let scratch = scratch("resume-half");
+    let (job, tree) = (scratch.join("job"), make_directory(scratch.join("tree")));
+    let flat = make_directory(tree.join("flat"));
+    trees::flat(&flat, 40_000).unwrap();
+    // Kills a run when its log has grown so often. Returns how many entries earlier runs have done.
+    let killed = |growths: usize| -> u64 {
+        let mut command = walk_job(&job, &tree, &["--iops", "7000", "-j1"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        for _ in 1..growths {
+            let before = logged(&job);
+            while logged(&job) == before && child.try_wait().unwrap().is_none() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        let mut said = child.stderr.take().unwrap();
+        assert_eq!(kill(child, &job, Signal::KILL), None);
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut said, &mut text).unwrap();
+        let done = text.split_once("Z: ").and_then(|(_, rest)| rest.split_once(" entries"));
+        done.map_or(0, |(done, _)| done.replace(',', "").parse().unwrap())
+    };
+    let is_half_read = (3..8).any(|growths| {
+        killed(growths);
+        killed(1) > 4096
+    });
+    assert!(is_half_read, "no slice was done");
+    std::fs::rename(flat.join("f0000001"), flat.join("other")).unwrap();
+    // A run that reads it again does not make it a directory that has not changed.
+    assert!(killed(1) > 4096);
+    let ran = run(&mut walk_job(&job, &tree, &[])).expect_code(3);
+    assert_eq!(number(&ran.json(), "earlier.changed_directories"), 1);
+}
+
 #[test]
 fn resume_runs_the_command_of_the_job_again() {
     let (scratch, tree) = tree();

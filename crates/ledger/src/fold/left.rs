@@ -47,23 +47,17 @@ impl<'r> Reading<'r> {
             Fact::Found { name, mark } => {
                 let found = here.named(name);
                 let incomplete = self.known.incomplete.get(&found);
-                let is_left = incomplete.is_some_and(|directory| !directory.is_over);
-                let is_marked = *mark != 0 && incomplete.is_none_or(|directory| directory.is_done);
-                if is_left || is_marked {
+                if *mark != 0 || incomplete.is_some_and(|directory| !directory.is_over) {
                     let slash: &[u8] = if at.path.is_empty() { b"" } else { b"/" };
                     let path = [at.path, slash, name].concat();
                     let at = At { root: at.root, path: &path };
                     self.directory(at, found);
-                    if is_marked {
-                        (self.each)(Left::Marked(at, *mark));
+                    if *mark != 0 {
+                        self.marked(at, *mark, found);
                     }
                 }
             }
-            Fact::Marked { mark } => {
-                if self.known.incomplete.get(&id).is_none_or(|directory| directory.is_done) {
-                    (self.each)(Left::Marked(at, *mark));
-                }
-            }
+            Fact::Marked { mark } => self.marked(at, *mark, id),
             Fact::Listed { slice, names } => {
                 let Some(directory) = self.known.incomplete.get(&id) else { return };
                 if !directory.is_read {
@@ -91,6 +85,19 @@ impl<'r> Reading<'r> {
         }
     }
 
+    fn marked(&mut self, at: At<'_>, mark: u32, id: Id) {
+        let stage = self.stage(id);
+        (self.each)(Left::Marked(at, mark, stage));
+    }
+
+    fn stage(&self, id: Id) -> Stage {
+        match self.known.incomplete.get(&id) {
+            None => Stage::Complete,
+            Some(directory) if directory.is_done => Stage::Done,
+            Some(_) => Stage::Begun,
+        }
+    }
+
     fn is_open(&self, id: Id) -> bool {
         self.known.incomplete.get(&id).is_some_and(|directory| !directory.is_done)
     }
@@ -105,14 +112,8 @@ impl<'r> Reading<'r> {
     }
 
     fn done(&mut self, here: &Here<'_>, is_read: bool, seen: Option<Seen>) {
-        let id = here.id();
-        let incomplete = self.known.incomplete.get(&id);
-        let stage = match incomplete {
-            None => Stage::Complete,
-            Some(directory) if directory.is_done => Stage::Done,
-            Some(_) => Stage::Begun,
-        };
-        if is_read && incomplete.is_none() && here.above().is_none_or(|above| self.is_open(above)) {
+        let (id, stage) = (here.id(), self.stage(here.id()));
+        if is_read && stage == Stage::Complete && here.above().is_none_or(|above| self.is_open(above)) {
             (self.each)(Left::Complete(id));
         }
         if let Some(seen) = seen {

@@ -1,6 +1,6 @@
 //! The decoders of headers of jobs and of what has changed since an earlier run, for `atta_testkit::fuzz`.
 
-use atta_entry::Code;
+use atta_entry::{Code, Errno};
 use atta_testkit::fuzz::Target;
 use atta_testkit::fuzz_code;
 
@@ -16,7 +16,10 @@ pub(crate) fn targets() -> Vec<Target> {
         fuzz_code!(
             "resume/recheck.rs: Rechecked",
             Rechecked,
-            [Rechecked::default(), Rechecked { changed: 300, one }]
+            [
+                Rechecked::default(),
+                Rechecked { changed: 300, one: one.clone(), failed: 1, failed_one: one.zip(Some(Errno(5))) }
+            ]
         ),
     ]
 }

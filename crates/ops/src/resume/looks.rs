@@ -6,12 +6,22 @@ use std::fmt::Debug;
 use std::mem;
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::descriptors::available;
 
 /// Directories, or names, that a thread gets at once.
 const BATCH: usize = 2048;
+/// The most threads.
 const THREADS: usize = 8;
+/// The most batches beyond the first one that has no answers yet: their answers wait for those.
+const AHEAD_MOST: u64 = 64;
+/// How often a wait looks whether the run was asked to end.
+const STOP_LOOKED_AT: Duration = Duration::from_millis(50);
+/// Descriptors that are left to others.
+const OTHERS: u64 = 24;
 
 /// What is looked at.
 pub(crate) trait Look: Debug + Send + Sync + 'static {
@@ -28,6 +38,11 @@ pub(crate) trait Look: Debug + Send + Sync + 'static {
 
     /// Adds an answer: of a directory that was asked for several times, the last one counts.
     fn add(sum: &mut Self::Sum, answer: Self::Answer);
+
+    /// Whether the run was asked to end: nobody needs the answers.
+    fn is_stopped(&self) -> bool {
+        false
+    }
 }
 
 /// Questions, and the number of the batch.
@@ -43,7 +58,35 @@ pub(crate) struct Looks<L: Look> {
     looker: Arc<L>,
     /// None: no batch was full yet.
     crew: Option<Crew<L>>,
-    found: Arc<Mutex<InOrder<L>>>,
+    threads_most: usize,
+    found: Arc<Found<L>>,
+}
+
+/// What was found, and where to wait for more.
+#[derive(Debug)]
+struct Found<L: Look> {
+    answers: Mutex<InOrder<L>>,
+    added: Condvar,
+}
+
+impl<L: Look> Found<L> {
+    fn lock(&self) -> MutexGuard<'_, InOrder<L>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, batch: u64, answers: Vec<L::Answer>) {
+        self.lock().add(batch, answers);
+        self.added.notify_all();
+    }
+
+    /// Waits until few answers wait for those of earlier batches.
+    fn wait(&self, batch: u64, is_stopped: impl Fn() -> bool) {
+        let mut found = self.lock();
+        while batch > found.next + AHEAD_MOST && !is_stopped() {
+            let waited = self.added.wait_timeout(found, STOP_LOOKED_AT);
+            found = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
 }
 
 /// What the threads find, in the order of the batches.
@@ -71,9 +114,13 @@ impl<L: Look> InOrder<L> {
 }
 
 impl<L: Look> Looks<L> {
-    pub(crate) fn new(looker: L) -> Self {
-        let (looker, found) = (Arc::new(looker), Arc::default());
-        Self { batch: Vec::new(), weight: 0, batches: 0, looker, crew: None, found }
+    /// `descriptors`: how many one thread needs.
+    pub(crate) fn new(looker: L, descriptors: usize) -> Self {
+        let most = available().saturating_sub(OTHERS) / descriptors.max(1) as u64;
+        let threads_most = usize::try_from(most).unwrap_or(THREADS).clamp(1, THREADS);
+        let found = Found { answers: Mutex::default(), added: Condvar::new() };
+        let (looker, found) = (Arc::new(looker), Arc::new(found));
+        Self { batch: Vec::new(), weight: 0, batches: 0, looker, crew: None, threads_most, found }
     }
 
     /// Who looks.
@@ -94,8 +141,9 @@ impl<L: Look> Looks<L> {
         let batch = (self.batches, mem::take(&mut self.batch));
         self.batches += 1;
         self.weight = 0;
-        let Self { looker, crew, found, .. } = self;
-        let crew = crew.get_or_insert_with(|| Crew::start(looker, found));
+        let Self { looker, crew, found, threads_most, .. } = self;
+        found.wait(batch.0, || looker.is_stopped());
+        let crew = crew.get_or_insert_with(|| Crew::start(looker, found, *threads_most));
         // Without a thread, or if all of them have panicked.
         if crew.threads.is_empty() {
             answer(&**looker, batch, &mut L::Ways::default(), found);
@@ -119,13 +167,13 @@ impl<L: Look> Looks<L> {
                 thread.join().unwrap_or_else(|panic| resume_unwind(panic));
             }
         }
-        mem::take(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner).sum)
+        mem::take(&mut self.found.lock().sum)
     }
 }
 
-fn answer<L: Look>(looker: &L, (number, asked): Batch<L>, ways: &mut L::Ways, found: &Mutex<InOrder<L>>) {
+fn answer<L: Look>(looker: &L, (number, asked): Batch<L>, ways: &mut L::Ways, found: &Found<L>) {
     let answers = looker.look_at(asked, ways);
-    found.lock().unwrap_or_else(PoisonError::into_inner).add(number, answers);
+    found.add(number, answers);
 }
 
 /// The threads that look.
@@ -137,7 +185,7 @@ struct Crew<L: Look> {
 }
 
 impl<L: Look> Crew<L> {
-    fn start(looker: &Arc<L>, found: &Arc<Mutex<InOrder<L>>>) -> Self {
+    fn start(looker: &Arc<L>, found: &Arc<Found<L>>, threads: usize) -> Self {
         let (to_threads, batches) = sync_channel(2 * THREADS);
         let batches = Arc::new(Mutex::new(batches));
         let start = |_| {
@@ -145,12 +193,12 @@ impl<L: Look> Crew<L> {
             let thread = std::thread::Builder::new().name("atta-look".to_owned());
             thread.spawn(move || answer_all(&*looker, &batches, &found)).ok()
         };
-        let threads = (0..THREADS).filter_map(start).collect();
+        let threads = (0..threads).filter_map(start).collect();
         Self { to_threads, threads }
     }
 }
 
-fn answer_all<L: Look>(looker: &L, batches: &Mutex<Receiver<Batch<L>>>, found: &Mutex<InOrder<L>>) {
+fn answer_all<L: Look>(looker: &L, batches: &Mutex<Receiver<Batch<L>>>, found: &Found<L>) {
     let mut ways = L::Ways::default();
     loop {
         let batch = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -185,8 +233,8 @@ mod tests {
 
     #[test]
     fn answers_come_in_the_order_of_the_questions() {
-        for (count, weight) in [(0_u64, 1), (3, 1), (40, BATCH), (5, BATCH - 1)] {
-            let mut looks = Looks::new(Squares);
+        for (count, weight) in [(0_u64, 1), (3, 1), (400, BATCH), (5, BATCH - 1)] {
+            let mut looks = Looks::new(Squares, 1);
             (0..count).for_each(|number| looks.ask(number, weight));
             assert_eq!(looks.end(), (0..count).map(|number| number * number).collect::<Vec<_>>());
         }

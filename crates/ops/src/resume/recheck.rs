@@ -1,23 +1,30 @@
-//! Directories that earlier runs of a walk, sum or comparison have finished, looked at again: whether they are as they were when their names were read.
-//! Entries in them are not looked at: a file that was rewritten in place is not noticed. It changes nothing.
+//! Directories that earlier runs of a walk, sum or comparison have finished, or of which they have done some names, looked at again: whether they are as
+//! they were when their names were read. Entries in them are not looked at: a file that was rewritten in place is not noticed. It changes nothing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use atta_entry::{Errno, Metadata};
-use atta_ledger::At;
+use atta_ledger::{At, Stage};
+use atta_runtime::{Rate, Stop};
 use rustix::fd::OwnedFd;
 
 use crate::resume::looks::{Look, Looks};
-use crate::resume::way::{How, Names, Way};
+use crate::resume::way::{How, Names, OPEN_MOST, Way};
 use crate::tree::mark;
 use atta_sys as sys;
 
-/// The most directories of which it is known which they are.
+/// The most changed directories that are kept by path; more are only counted.
 const KNOWN_MOST: usize = 1 << 16;
 
-/// Looks at directories that earlier runs of the job have finished, on threads of its own.
+/// Looks at directories of which earlier runs of the job have done something, on threads of its own.
 #[derive(Debug)]
-pub struct Recheck(Looks<Trees>);
+pub struct Recheck {
+    looks: Looks<Trees>,
+    /// Marks of directories that are not done.
+    begun: HashMap<Place, u32>,
+    /// Directories that are not done and of which some names are.
+    half: HashSet<Place>,
+}
 
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,9 +33,13 @@ pub struct Rechecked {
     pub changed: u64,
     /// One of them.
     pub one: Option<Vec<u8>>,
+    /// Directories that could not be looked at.
+    pub failed: u64,
+    /// One of them, and why.
+    pub failed_one: Option<(Vec<u8>, Errno)>,
 }
 
-atta_entry::record!(Rechecked { changed, one });
+atta_entry::record!(Rechecked { changed, one, failed, failed_one });
 
 /// The roots, and the tree beside them, if the operation has two.
 #[derive(Debug)]
@@ -36,17 +47,25 @@ struct Trees {
     /// The path of each root, and its directory. An error: it cannot be opened.
     roots: Vec<(Vec<u8>, Result<OwnedFd, Errno>)>,
     beside: Option<Result<OwnedFd, Errno>>,
+    stop: Stop,
+    rate: Option<Rate>,
 }
 
 /// A root, and the path of a directory below it.
 type Place = (u32, Vec<u8>);
 
-/// Directories that have changed.
+fn place_of(at: At<'_>) -> Place {
+    (at.root, at.path.to_vec())
+}
+
+/// What has become of directories.
 #[derive(Debug, Default)]
 struct Changed {
     known: BTreeSet<Place>,
-    /// Those that are not among these.
+    /// Changed ones that are not among these.
     more: u64,
+    failed: u64,
+    failed_one: Option<(Place, Errno)>,
 }
 
 fn open(path: &[u8], follow: bool) -> Result<OwnedFd, Errno> {
@@ -54,41 +73,67 @@ fn open(path: &[u8], follow: bool) -> Result<OwnedFd, Errno> {
 }
 
 impl Recheck {
-    /// Of a walk or sum of these roots. `follow`: also if they are links.
+    /// Of a walk or sum of these roots, until it is asked to end. `follow`: also if they are links. `iops`: the most directories that are looked at in
+    /// a second.
     #[must_use]
-    pub fn of_roots(roots: &[Vec<u8>], follow: bool) -> Self {
-        Self::new(roots, follow, None)
+    pub fn of_roots((roots, follow): (&[Vec<u8>], bool), stop: &Stop, iops: Option<u32>) -> Self {
+        Self::new(roots, follow, None, (stop, iops))
     }
 
     /// Of a comparison of two directories.
     #[must_use]
-    pub fn of_two(source: &[u8], target: &[u8]) -> Self {
-        Self::new(&[source.to_vec()], true, Some(open(target, true)))
+    pub fn of_two(source: &[u8], target: &[u8], stop: &Stop, iops: Option<u32>) -> Self {
+        Self::new(&[source.to_vec()], true, Some(open(target, true)), (stop, iops))
     }
 
-    fn new(roots: &[Vec<u8>], follow: bool, beside: Option<Result<OwnedFd, Errno>>) -> Self {
+    fn new(
+        roots: &[Vec<u8>],
+        follow: bool,
+        beside: Option<Result<OwnedFd, Errno>>,
+        (stop, iops): (&Stop, Option<u32>),
+    ) -> Self {
         let roots = roots.iter().map(|root| (root.clone(), open(root, follow))).collect();
-        Self(Looks::new(Trees { roots, beside }))
+        let ways = if beside.is_some() { 2 } else { 1 };
+        let rate = iops.map(|iops| Rate::new(iops.max(1)));
+        let looks = Looks::new(Trees { roots, beside, stop: stop.clone(), rate }, ways * (OPEN_MOST + 2));
+        Self { looks, begun: HashMap::new(), half: HashSet::new() }
     }
 
-    /// Adds a directory and its mark, as the log has it. If it comes several times, the last one counts.
-    pub fn add(&mut self, at: At<'_>, mark: u32) {
-        self.0.ask((at.root, at.path.to_vec(), mark), 1);
+    /// Adds a directory, its mark, as the log has it, and how far it is. If it comes several times, the last one counts.
+    pub fn add(&mut self, at: At<'_>, mark: u32, stage: Stage) {
+        match stage {
+            Stage::Begun => drop(self.begun.insert(place_of(at), mark)),
+            Stage::Done | Stage::Complete => self.looks.ask((at.root, at.path.to_vec(), mark), 1),
+        }
     }
 
-    /// Waits until all are looked at.
+    /// Adds a directory that is not done and of which some names are.
+    pub fn add_half(&mut self, at: At<'_>) {
+        self.half.insert(place_of(at));
+    }
+
+    /// Waits until all are looked at, or the run is asked to end.
     ///
     /// # Panics
     /// A thread has panicked.
     #[must_use]
     pub fn end(self) -> Rechecked {
-        let looker = self.0.looker();
-        let Changed { known, more } = self.0.end();
+        let Self { mut looks, begun, half } = self;
+        for (place, mark) in begun.into_iter().filter(|(place, _)| half.contains(place)) {
+            looks.ask((place.0, place.1, mark), 1);
+        }
+        let looker = looks.looker();
+        let Changed { known, more, failed, failed_one } = looks.end();
         let path = |(root, below): &Place| {
             let root = looker.roots.get(*root as usize).map(|(path, _)| path.clone()).unwrap_or_default();
             if below.is_empty() { root } else { [root, below.clone()].join(&b'/') }
         };
-        Rechecked { changed: known.len() as u64 + more, one: known.first().map(path) }
+        Rechecked {
+            changed: known.len() as u64 + more,
+            one: known.first().map(path),
+            failed,
+            failed_one: failed_one.map(|(place, errno)| (path(&place), errno)),
+        }
     }
 }
 
@@ -100,46 +145,69 @@ struct Ways {
 }
 
 impl Trees {
-    /// The mark that a directory has now. None: it cannot be looked at.
-    fn mark(&self, place: (u32, &[u8]), ways: &mut Ways, how: How) -> Option<u32> {
-        let look = |top: &Result<OwnedFd, Errno>, way: &mut Way| -> Option<Metadata> {
-            way.look(top.as_ref().ok()?, place, (Names::default(), how)).ok()
+    /// The mark that a directory has now.
+    fn mark(&self, place: (u32, &[u8]), ways: &mut Ways, how: How) -> Result<u32, Errno> {
+        let look = |top: &Result<OwnedFd, Errno>, way: &mut Way| -> Result<Metadata, Errno> {
+            let top = top.as_ref().map_err(|errno| *errno)?;
+            way.look(top, place, (Names::default(), how))
         };
-        let (_, root) = self.roots.get(place.0 as usize)?;
+        let Some((_, root)) = self.roots.get(place.0 as usize) else { return Err(Errno::NOENT) };
         let own = mark::of(&look(root, &mut ways.tree)?);
         match &self.beside {
-            None => Some(own),
-            Some(beside) => Some(mark::both(own, mark::of(&look(beside, &mut ways.beside)?))),
+            None => Ok(own),
+            Some(beside) => Ok(mark::both(own, mark::of(&look(beside, &mut ways.beside)?))),
+        }
+    }
+
+    /// Whether a directory has another mark. An error: it cannot be looked at.
+    fn has_changed(&self, place: (u32, &[u8]), mark: u32, ways: &mut Ways) -> Result<bool, Errno> {
+        if let Some(rate) = &self.rate {
+            rate.acquire(1, &self.stop);
+        }
+        if self.mark(place, ways, How::ByName) == Ok(mark) {
+            return Ok(false);
+        }
+        // A directory on which a file system is to be mounted when it is used is not what it was when it was open.
+        match self.mark(place, ways, How::Opened) {
+            Ok(now) => Ok(now != mark),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCES) => Ok(true),
+            Err(errno) => Err(errno),
         }
     }
 }
 
 impl Look for Trees {
     type Asked = (u32, Vec<u8>, u32);
-    type Answer = (Place, bool);
+    type Answer = (Place, Result<bool, Errno>);
     type Ways = Ways;
     type Sum = Changed;
 
     fn look_at(&self, mut asked: Vec<Self::Asked>, ways: &mut Ways) -> Vec<Self::Answer> {
         // Neighbours share the directories above. What is asked of one directory stays in its order.
         asked.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
+        let goes_on = |_: &Self::Asked| !self.stop.is_set();
         let answer = |(root, path, mark): Self::Asked| {
-            let place = (root, path.as_slice());
-            // A directory on which a file system is to be mounted when it is used is not what it was when it was open.
-            let is_same =
-                [How::ByName, How::Opened].into_iter().any(|how| self.mark(place, ways, how) == Some(mark));
-            ((root, path), !is_same)
+            let has_changed = self.has_changed((root, &path), mark, ways);
+            ((root, path), has_changed)
         };
-        asked.into_iter().map(answer).collect()
+        asked.into_iter().take_while(goes_on).map(answer).collect()
     }
 
-    fn add(changed: &mut Changed, (place, is_changed): Self::Answer) {
-        match is_changed {
-            false if changed.known.is_empty() => {}
-            false => drop(changed.known.remove(&place)),
-            true if changed.known.len() < KNOWN_MOST => drop(changed.known.insert(place)),
-            true => changed.more += u64::from(!changed.known.contains(&place)),
+    fn add(changed: &mut Changed, (place, has_changed): Self::Answer) {
+        match has_changed {
+            Ok(false) if changed.known.is_empty() => {}
+            Ok(false) => drop(changed.known.remove(&place)),
+            Ok(true) if changed.known.len() < KNOWN_MOST => drop(changed.known.insert(place)),
+            Ok(true) => changed.more += u64::from(!changed.known.contains(&place)),
+            Err(errno) => {
+                changed.failed += 1;
+                changed.failed_one.get_or_insert((place, errno));
+            }
         }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_set()
     }
 }
 
@@ -175,15 +243,19 @@ mod tests {
         fs::rename(tree.join("replaced"), scratch.join("old")).unwrap();
         fs::create_dir(tree.join("replaced")).unwrap();
         fs::remove_dir(tree.join("gone")).unwrap();
-        let mut recheck = Recheck::of_roots(&[bytes(&tree).to_vec()], false);
-        let mut add = |name: &str, mark| recheck.add(At { root: 0, path: name.as_bytes() }, mark);
+        let mut recheck = Recheck::of_roots((&[bytes(&tree).to_vec()], false), &Stop::new(), None);
+        let mut add =
+            |name: &str, mark| recheck.add(At { root: 0, path: name.as_bytes() }, mark, Stage::Complete);
         for (name, mark) in names.into_iter().zip(marks) {
             add(name, mark);
             add(name, mark);
         }
         add("read again", mark_of(&tree.join("read again")));
         // The tree itself has lost a name.
-        assert_eq!(recheck.end(), Rechecked { changed: 4, one: Some(bytes(&tree).to_vec()) });
+        assert_eq!(
+            recheck.end(),
+            Rechecked { changed: 4, one: Some(bytes(&tree).to_vec()), ..Rechecked::default() }
+        );
     }
 
     #[test]
@@ -196,13 +268,50 @@ mod tests {
         let both = |name: &str| mark::both(mark_of(&one.join(name)), mark_of(&other.join(name)));
         let marks = [both("a"), both("a/b")];
         let changed = || {
-            let mut recheck = Recheck::of_two(bytes(&one), bytes(&other));
-            recheck.add(At { root: 0, path: b"a" }, marks[0]);
-            recheck.add(At { root: 0, path: b"a/b" }, marks[1]);
+            let mut recheck = Recheck::of_two(bytes(&one), bytes(&other), &Stop::new(), Some(1000));
+            recheck.add(At { root: 0, path: b"a" }, marks[0], Stage::Done);
+            recheck.add(At { root: 0, path: b"a/b" }, marks[1], Stage::Complete);
             recheck.end()
         };
         assert_eq!(changed(), Rechecked::default());
         fs::write(other.join("a/b/file"), "").unwrap();
-        assert_eq!(changed(), Rechecked { changed: 1, one: Some([bytes(&one), b"/a/b"].concat()) });
+        assert_eq!(
+            changed(),
+            Rechecked { changed: 1, one: Some([bytes(&one), b"/a/b"].concat()), ..Rechecked::default() }
+        );
+    }
+
+    #[test]
+    fn directories_that_are_not_done_count_if_names_are() {
+        let scratch = Scratch::new("recheck-half").unwrap();
+        for name in ["half", "not begun", "as it was"] {
+            fs::create_dir_all(scratch.join(name)).unwrap();
+        }
+        let mut recheck = Recheck::of_roots((&[bytes(scratch.path()).to_vec()], false), &Stop::new(), None);
+        let at = |path: &'static [u8]| At { root: 0, path };
+        recheck.add_half(at(b"half"));
+        for (name, mark) in
+            [(&b"half"[..], 7), (b"not begun", 7), (b"as it was", mark_of(&scratch.join("as it was")))]
+        {
+            recheck.add(at(name), mark, Stage::Begun);
+        }
+        recheck.add_half(at(b"as it was"));
+        let found = recheck.end();
+        assert_eq!((found.changed, found.one), (1, Some([bytes(scratch.path()), b"/half"].concat())));
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_has_not_changed() {
+        let root = [b"/".repeat(2), b"x".repeat(5000)].concat();
+        let mut recheck = Recheck::of_roots((&[root.clone()], false), &Stop::new(), None);
+        recheck.add(At { root: 0, path: b"a" }, 7, Stage::Complete);
+        let found = recheck.end();
+        let failed_one = Some(([&root[..], b"/a"].concat(), Errno(36)));
+        assert_eq!(found, Rechecked { failed: 1, failed_one, ..Rechecked::default() });
+        let stop = Stop::new();
+        stop.set();
+        let mut recheck = Recheck::of_roots((&[root], false), &stop, None);
+        recheck.add(At { root: 0, path: b"a" }, 7, Stage::Complete);
+        assert_eq!(recheck.end(), Rechecked::default(), "nothing is looked at after a stop");
     }
 }

@@ -8,7 +8,7 @@ use rustix::fd::OwnedFd;
 use atta_sys as sys;
 
 /// Directories that a way keeps open.
-const OPEN_MOST: usize = 16;
+pub(crate) const OPEN_MOST: usize = 16;
 
 pub(crate) fn open(above: &OwnedFd, name: &CStr) -> Result<OwnedFd, Errno> {
     sys::open_directory_at(above, name)

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use atta_entry::{Change, Difference, Failure, Kind, Operation, escape};
-use atta_runtime::{Outbox, Stream};
+use atta_runtime::{Outbox, Stop, Stream};
 
 use super::links::{File, Links, Sets, errno_of};
 use super::pair::Both;
@@ -50,10 +50,10 @@ impl Trees {
         })
     }
 
-    /// Looks again at directories that earlier runs of a job have finished.
+    /// Looks again at directories that earlier runs of a job have finished, until it is asked to end. `iops`: the most in a second.
     #[must_use]
-    pub fn recheck(&self) -> Recheck {
-        Recheck::of_two(self.source.to_bytes(), self.target.to_bytes())
+    pub fn recheck(&self, stop: &Stop, iops: Option<u32>) -> Recheck {
+        Recheck::of_two(self.source.to_bytes(), self.target.to_bytes(), stop, iops)
     }
 
     /// Both files as all ranks know them: hosts number the device of a root differently. Devices mounted below the roots keep their

@@ -34,8 +34,8 @@ impl Committer<'_> {
 
     /// Sets the attributes of a copy after its source directory was closed.
     ///
-    /// Directories that a list may name again and whose mode denies their owner access wait for the end, as do those that an earlier run of the job has begun. So do roots and, after a stop, all
-    /// directories: those that remain then do not have their final names.
+    /// Directories that a list may name again and whose mode denies their owner access wait for the end, as do those that an earlier run of the
+    /// job has begun. So do roots and, after a stop, all directories: those that remain then do not have their final names.
     pub(crate) fn close_source(&mut self, directory: &Arc<SourceDirectory>) {
         let Some(mirror) = directory.state() else { return };
         let is_listed_again = self.maker.target.is_listed && mirror.denies_owner();

@@ -11,13 +11,14 @@ use std::sync::Arc;
 
 use atta_entry::{Errno, Metadata};
 use atta_ledger::{At, Seen, Stage};
+use atta_runtime::Stop;
 use rustix::fd::OwnedFd;
 
 use crate::copy::resume::missing;
 use crate::copy::target::Target;
 use crate::copy::target::mirror::Shared;
 use crate::resume::looks::{Look, Looks};
-use crate::resume::way::{How, Names, Way, either, open};
+use crate::resume::way::{How, Names, OPEN_MOST, Way, either, open};
 use crate::tree::Gone;
 use crate::tree::listing::rules::Rules;
 use atta_sys as sys;
@@ -137,11 +138,12 @@ pub(crate) struct Sides {
     rules: Option<Rules>,
     /// Copies of directories get the times of their sources.
     has_times: bool,
+    stop: Stop,
 }
 
 impl Finished {
     pub(crate) fn new(target: &Target<'_>, roots: &[Vec<u8>]) -> Self {
-        Self(Looks::new(Sides::new(target, roots)))
+        Self(Looks::new(Sides::new(target, roots), 2 * (OPEN_MOST + 2)))
     }
 
     /// Adds a directory: what was seen of it when something of it was done, and how far it is. If it comes several times, the last one counts.
@@ -185,16 +187,24 @@ impl Look for Sides {
     fn look_at(&self, mut directories: Vec<Directory>, ways: &mut Ways) -> Vec<Answer> {
         // Neighbours share the directories above. What is asked of one directory stays in its order.
         directories.sort_by(|one, other| (one.root, &one.path).cmp(&(other.root, &other.path)));
-        let looks = directories.into_iter().map(|Directory { root, path, asks }| match asks {
-            Asks::IsThere(seen, stage) => self.is_there((root, path), (seen, stage), ways),
-            Asks::Has(names) if self.lack((root, &path), Some(&names), ways) => Answer::Lacks((root, path)),
-            Asks::Has(_) => Answer::Has,
-        });
+        let goes_on = |_: &Directory| !self.stop.is_set();
+        let looks =
+            directories.into_iter().take_while(goes_on).map(|Directory { root, path, asks }| match asks {
+                Asks::IsThere(seen, stage) => self.is_there((root, path), (seen, stage), ways),
+                Asks::Has(names) if self.lack((root, &path), Some(&names), ways) => {
+                    Answer::Lacks((root, path))
+                }
+                Asks::Has(_) => Answer::Has,
+            });
         looks.collect()
     }
 
     fn add(others: &mut Others, answer: Answer) {
         others.add(answer);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_set()
     }
 }
 
@@ -219,7 +229,8 @@ impl Sides {
         };
         let (shared, rules) = (Arc::clone(&target.shared), target.options.walk.rules.clone());
         let has_times = target.options.keep.times;
-        Self { shared, roots: roots.iter().map(open).collect(), rules, has_times }
+        let stop = target.options.walk.stop.clone();
+        Self { shared, roots: roots.iter().map(open).collect(), rules, has_times, stop }
     }
 
     /// Whether a directory is what was seen.

@@ -42,6 +42,8 @@ pub(crate) struct Earlier {
     known: HashSet<Id>,
     /// Names that are in slices of their own.
     given: HashSet<Id>,
+    /// Directories with such names.
+    parted: HashSet<Id>,
     left: Mutex<Vec<Redo>>,
     /// Large files that earlier runs have begun, by directory and name.
     begun: Mutex<HashMap<Id, BegunIn>>,
@@ -91,8 +93,8 @@ pub enum FromLog<'a, R> {
     Results(R),
     /// What was seen of a directory of which something is done, and how far it is. It may come several times, and the last counts.
     Seen(At<'a>, Seen, Stage),
-    /// The mark of a directory that is done, as [`Recheck`](crate::resume::Recheck) takes it. It may come several times, and the last counts.
-    Marked(At<'a>, u32),
+    /// The mark of a directory, as [`Recheck`](crate::resume::Recheck) takes it, and how far the directory is. It may come several times, and the last counts.
+    Marked(At<'a>, u32, Stage),
     /// Names that are done in a directory that is not. They may come several times.
     Names(At<'a>, &'a [&'a [u8]]),
     /// A part of a catalog that is complete, as it was confirmed ([`Held::with_part`](super::Held::with_part)).
@@ -149,8 +151,8 @@ impl Redone {
 
 impl Earlier {
     pub(crate) fn new(key: Key) -> Self {
-        let (known, given) = (HashSet::new(), HashSet::new());
-        Self { key, known, given, left: Mutex::default(), begun: Mutex::default() }
+        let (known, given, parted) = (HashSet::new(), HashSet::new(), HashSet::new());
+        Self { key, known, given, parted, left: Mutex::default(), begun: Mutex::default() }
     }
 
     /// Takes over what the logs say. `each` gets the rest of it.
@@ -160,7 +162,7 @@ impl Earlier {
         logs: &mut L,
         each: &mut dyn FnMut(FromLog<'_, R>),
     ) -> Result<(), ResumeError<L::Error>> {
-        let Self { key, known, given, left, begun } = self;
+        let Self { key, known, given, parted, left, begun } = self;
         let (key, begun) = (*key, begun.get_mut().unwrap_or_else(PoisonError::into_inner));
         let mut begun_in = |at: At<'_>, name: &[u8], add: &mut dyn FnMut(&mut BegunFile)| {
             let directory = begun.entry(key.of_path(at.root, at.path)).or_insert_with(|| {
@@ -190,12 +192,13 @@ impl Earlier {
             Left::Given(at, names) => {
                 let directory = key.of_path(at.root, at.path);
                 given.extend(names.iter().map(|name| key.below(directory, name)));
+                parted.insert(directory);
             }
             Left::Complete(id) => {
                 known.insert(id);
             }
             Left::Seen(at, seen, stage) => each(FromLog::Seen(at, seen, stage)),
-            Left::Marked(at, mark) => each(FromLog::Marked(at, mark)),
+            Left::Marked(at, mark, stage) => each(FromLog::Marked(at, mark, stage)),
             Left::Names(at, names) => each(FromLog::Names(at, names)),
             Left::Planned(at, name, plan) => begun_in(at, name, &mut |file| file.plan = plan.to_vec()),
             Left::Chunk(at, name, index, value) => {
@@ -254,6 +257,11 @@ impl Earlier {
     /// Whether a directory that is read again need not be entered from the directory above.
     pub(crate) fn is_known_in(&self, directory: Id, name: &[u8]) -> bool {
         !self.known.is_empty() && self.is_known(self.key.below(directory, name))
+    }
+
+    /// Whether some names of a directory that is read again are in slices of their own.
+    pub(crate) fn is_parted(&self, directory: Id) -> bool {
+        self.parted.contains(&directory)
     }
 
     /// Whether a name of a directory that is read again is in a slice of its own.

@@ -72,7 +72,7 @@ impl<'j, S: State> Noter<'j, S> {
         self.note(directory, When::Now, |notes, at| notes.records.add_fact(at, &Fact::Found { name, mark }));
     }
 
-    /// Notes the mark of a directory that is about to be read and that no directory was read for.
+    /// Notes the mark of a directory that is about to be read, other than by the listing that found it.
     pub(crate) fn marked(&mut self, directory: &Arc<Directory<S>>, mark: u32) {
         self.note(directory, When::Now, |notes, at| notes.records.add_fact(at, &Fact::Marked { mark }));
     }

@@ -279,10 +279,12 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         }
     }
 
-    /// Notes what is seen of a directory that is about to be read, unless that was noted where its name was read.
+    /// Notes what is seen of a directory that is about to be read, unless that was noted where its name was read, or when an earlier run has begun to
+    /// read it: names that this run leaves out are from then.
     fn note_mark(&mut self, directory: &Arc<DirectoryOf<V>>) {
         let (job, worker) = (self.job, &mut *self.worker);
-        if !V::MARKS {
+        let is_parted = |id: &Id| job.journal.is_some_and(|journal| journal.earlier().is_parted(*id));
+        if !V::MARKS || directory.again().as_ref().is_some_and(is_parted) {
             return;
         }
         // If it cannot be opened, reading it reports that.

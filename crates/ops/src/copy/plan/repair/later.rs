@@ -19,6 +19,9 @@ pub(crate) fn file_of(metadata: &Metadata) -> File {
     (metadata.device, metadata.inode)
 }
 
+/// Bytes of a file in the maps of a search.
+const IN_MAPS: usize = 256;
+
 /// A name of SOURCE that was put off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PutOff {
@@ -35,9 +38,9 @@ pub(crate) struct PutOff {
 atta_entry::record!(PutOff { file, names, replaced, root, path });
 
 impl PutOff {
-    /// The memory that it takes while its partners are searched for: it is there twice.
+    /// The memory that it takes while its partners are searched for: it is there twice, and its file may be in two maps and two sets.
     fn bytes(&self) -> u64 {
-        (2 * (size_of::<Self>() + self.path.len()) + self.root.len()) as u64
+        (2 * (size_of::<Self>() + self.path.len()) + self.root.len() + IN_MAPS) as u64
     }
 }
 
