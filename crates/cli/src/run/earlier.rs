@@ -121,7 +121,7 @@ mod tests {
         let last: Vec<_> = text.lines().skip(1).collect();
         let expected = [
             "changed since they were copied: 2 directories of SOURCE, such as /data/a\\n",
-            "could not be looked at again: 1 directory, such as /b: Input/output error (EIO)",
+            "could not be looked at again: 1 directory, such as /b: input/output error (EIO)",
         ];
         assert_eq!(last, expected);
         assert_eq!(earlier.json()["changed_directories"], 2);

@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn what_cannot_be_looked_at_has_not_changed() {
         let root = [b"/".repeat(2), b"x".repeat(5000)].concat();
-        let mut recheck = Recheck::of_roots((&[root.clone()], false), &Stop::new(), None);
+        let mut recheck = Recheck::of_roots((std::slice::from_ref(&root), false), &Stop::new(), None);
         recheck.add(At { root: 0, path: b"a" }, 7, Stage::Complete);
         let found = recheck.end();
         let failed_one = Some(([&root[..], b"/a"].concat(), Errno(36)));
