@@ -14,6 +14,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use atta_entry::Errno;
+
+use crate::file::source::Identity;
+
+/// Bytes of a file in a key.
+pub(crate) const FILE_BYTES: usize = 16;
 /// Bytes of a run that are read at a time.
 const BUFFER: usize = 64 << 10;
 /// Memory of a record beside its bytes: its place, and the lengths before it.
@@ -217,6 +223,16 @@ impl Iterator for Sorted<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         self.pop().transpose()
     }
+}
+
+/// The number of an error, for a report.
+pub(crate) fn errno_of(error: &io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::IO, Errno)
+}
+
+/// A file as a key that sorts like it.
+pub(crate) fn key_of_file((device, inode): Identity) -> [u8; FILE_BYTES] {
+    (u128::from(device) << 64 | u128::from(inode)).to_be_bytes()
 }
 
 /// Converts a path to a sort key.

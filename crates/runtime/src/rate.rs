@@ -72,6 +72,12 @@ impl Rate {
         }
     }
 
+    /// The same cap, with none of it used.
+    #[must_use]
+    pub fn unused(&self) -> Self {
+        Self::per_second(self.per_second)
+    }
+
     /// Waits until `units` more may be done, or `stop` is set.
     pub fn acquire(&self, units: u64, stop: &Stop) {
         let now = self.now_ns();

@@ -218,8 +218,8 @@ pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Lo
     // Paths are those below a root.
     let one = found.changed_one.map(|one| if one.is_empty() { b"SOURCE itself".to_vec() } else { one });
     let rechecked = Rechecked { changed: found.changed, one, ..Rechecked::default() };
-    let said = Earlier::of(job, (earlier.entries(), Some(earlier.bytes())), rechecked);
-    Ok((LogOfRank::new(file.into(), journal, earlier), said))
+    let before = Earlier::of(job, (earlier.entries(), Some(earlier.bytes())), rechecked);
+    Ok((LogOfRank::new(file.into(), journal, earlier), before))
 }
 
 /// Adds to a new journal what earlier runs have done. Returns what that comes to, and what has become of it since.

@@ -96,7 +96,7 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
             let _ = writeln!(text, "  {:>12}  {}", binary(left.bytes), atta_entry::escape(&left.path));
         }
     }
-    if let Some(earlier) = outcome.earlier.as_ref().filter(|earlier| earlier.entries > 0) {
+    if let Some(earlier) = &outcome.earlier {
         earlier.lines("copied", " of SOURCE", &mut text);
     }
     if totals.failed() > 0 {

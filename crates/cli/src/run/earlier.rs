@@ -57,8 +57,11 @@ impl Earlier {
     /// Lines of a summary. `done`: what the command does with entries. `of`: ` of SOURCE`, or nothing.
     pub(crate) fn lines(&self, done: &str, of: &str, text: &mut String) {
         let Self { entries, since, rechecked: Rechecked { changed, one, failed, failed_one }, .. } = self;
-        let entries = counted(*entries, "entry", "entries");
-        let _ = writeln!(text, "not looked at again: {entries} that earlier runs have {done} since {since}");
+        if *entries > 0 {
+            let entries = counted(*entries, "entry", "entries");
+            let _ =
+                writeln!(text, "not looked at again: {entries} that earlier runs have {done} since {since}");
+        }
         if *changed > 0 {
             let one = one.as_deref().map_or_else(String::new, |one| format!(", such as {}", escape(one)));
             let changed = counted(*changed, "directory", "directories");

@@ -16,6 +16,7 @@ use atta_runtime::{
 use rustix::fd::OwnedFd;
 
 use super::catalog::CatalogSink;
+use super::earlier::Earlier;
 use super::failures::Failures;
 use super::fatal::Fatal;
 use super::file::describe;
@@ -195,6 +196,17 @@ pub(crate) struct Prepared<R> {
     first_part: usize,
     /// Earlier runs of the job may have left something.
     is_resumed: bool,
+}
+
+/// What was prepared, and what earlier runs have done: none after the first one, or if it failed.
+pub(crate) type PreparedAfter<R> = (Result<Prepared<R>, Fatal>, Option<Earlier>);
+
+/// Parts what a command has prepared.
+pub(crate) fn parted<R>(prepared: Result<(Prepared<R>, Option<Earlier>), Fatal>) -> PreparedAfter<R> {
+    match prepared {
+        Ok((prepared, earlier)) => (Ok(prepared), earlier),
+        Err(fatal) => (Err(fatal), None),
+    }
 }
 
 impl<R: SliceResults> Prepared<R> {

@@ -12,15 +12,13 @@ use super::sink::{Sink, SinkWorker, Sums};
 use crate::run::earlier::Earlier;
 use crate::run::fatal::Fatal;
 use crate::run::job::Job;
-use crate::run::logged::{Prepared, RunOfJob, WithLog as _, prepare_catalog, run_first, run_other};
+use crate::run::logged::{Prepared, RunOfJob, WithLog as _, parted, prepare_catalog, run_first, run_other};
 
 /// What a rank hashes with.
 pub(super) struct Hashing<'a> {
     pub(super) sink: &'a Sink,
     pub(super) roots: Vec<Vec<u8>>,
     pub(super) options: &'a Options<'a>,
-    /// The most operations in a second, on this rank.
-    pub(super) iops: Option<u32>,
 }
 
 /// Hashes what earlier runs of the job have not, on the first rank. The outcome has the sums of all runs; also returns what earlier ones have
@@ -31,12 +29,9 @@ pub(super) fn hash_first(
     session: &mut Session<'_>,
     observe: impl FnMut(&Progress),
 ) -> Result<(Outcome<SinkWorker>, Option<Earlier>), RankError> {
-    let (mut earlier, mut before) = (Sums::default(), None);
+    let mut earlier = Sums::default();
     // Other ranks wait for the first one, and it listens to them.
-    let prepared = session.beside(|| prepared(job, hashing, &mut earlier))?.map(|(prepared, earlier)| {
-        before = earlier;
-        prepared
-    });
+    let (prepared, before) = parted(session.beside(|| prepared(job, hashing, &mut earlier))?);
     let stop = &hashing.options.walk.stop;
     let outcome = run_first(hashing.sink, prepared, (stop, session), |journal, session| {
         hashing.run((journal, &earlier), session, observe)
@@ -64,7 +59,7 @@ impl Hashing<'_> {
         session: &mut Session<'_>,
         observe: impl FnMut(&Progress),
     ) -> Result<Outcome<SinkWorker>, RankError> {
-        let Self { sink, roots, options, .. } = self;
+        let Self { sink, roots, options } = self;
         match journal {
             Some(journal) => {
                 sum::run_logged(session, (*sink, options), (journal, earlier), roots.clone(), observe)
@@ -77,15 +72,14 @@ impl Hashing<'_> {
 /// What earlier runs have hashed, and the log of this run.
 fn prepared(
     job: &Job,
-    Hashing { sink, roots, options, iops }: &Hashing<'_>,
+    Hashing { sink, roots, options }: &Hashing<'_>,
     earlier: &mut Sums,
 ) -> Result<(Prepared<Sums>, Option<Earlier>), Fatal> {
     if let Some(Ok(logged)) = job.running.begun() {
         sink.leave_out(logged.directory());
     }
     let of_catalog = (sink.catalog.as_ref(), &sink.failures);
-    let recheck = Recheck::of_roots((roots, false), &options.walk.stop, *iops);
-    let of_reading = (options.walk.memory_bytes, recheck);
+    let of_reading = (options.walk.memory_bytes, Recheck::of_roots(roots, &options.walk));
     let (prepared, rechecked) = prepare_catalog(job, of_catalog, of_reading, &mut |mut share: Sums| {
         sink.failures.add_earlier(&std::mem::take(&mut share.gathered.vanished));
         earlier.add(&share);

@@ -130,7 +130,7 @@ impl Rank<'_> {
                 let observe = |progress: &Progress| display.tick(progress.walk.elapsed, || line(progress));
                 let outcome = match &job {
                     Some(job) => {
-                        let hashing = Hashing { sink: &sink, roots, options: &options, iops: self.iops() };
+                        let hashing = Hashing { sink: &sink, roots, options: &options };
                         let (outcome, before) = logged::hash_first(job, &hashing, session, observe)?;
                         earlier = before;
                         outcome
@@ -169,12 +169,7 @@ impl Rank<'_> {
         let options = self.options(&verdict, &sink, rate.as_ref(), &stop);
         let outcome = match verdict.job.zip(directory) {
             Some((of_job, directory)) => {
-                let hashing = Hashing {
-                    sink: &sink,
-                    roots: verdict.roots.clone(),
-                    options: &options,
-                    iops: self.iops(),
-                };
+                let hashing = Hashing { sink: &sink, roots: verdict.roots.clone(), options: &options };
                 logged::hash_other((&directory, of_job), &hashing, session)?
             }
             None => sum::run(session, &sink, std::iter::empty::<Start>(), &options, |_| {})?,
@@ -184,13 +179,8 @@ impl Rank<'_> {
         Ok(exit::DONE)
     }
 
-    /// The most operations in a second on this rank.
-    fn iops(&self) -> Option<u32> {
-        self.arguments.effort.iops.map(|iops| (iops / self.seat.ranks).max(1))
-    }
-
     fn rate(&self) -> Option<Rate> {
-        self.iops().map(Rate::new)
+        self.arguments.effort.iops.map(|iops| Rate::new((iops / self.seat.ranks).max(1)))
     }
 
     fn options<'r>(

@@ -15,7 +15,7 @@ use crate::run::beside::{self, WithJob};
 use crate::run::earlier::Earlier;
 use crate::run::fatal::Fatal;
 use crate::run::job::{self, Asked, Job, Kept};
-use crate::run::logged::{Prepared, RunOfJob, WithLog, run_first, run_other};
+use crate::run::logged::{Prepared, RunOfJob, WithLog, parted, run_first, run_other};
 use crate::run::refused::Refused;
 
 /// Begins the job of a run, or goes on with it, if it has one.
@@ -65,8 +65,6 @@ pub(super) struct Comparing<'a> {
     pub(super) rows: &'a Rows,
     pub(super) trees: &'a Trees,
     pub(super) options: &'a Options<'a>,
-    /// The most operations in a second, on this rank.
-    pub(super) iops: Option<u32>,
 }
 
 /// Compares what earlier runs of the job have not, on the first rank. The outcome has the totals of all runs; also returns what earlier ones
@@ -77,12 +75,9 @@ pub(super) fn compare_first(
     session: &mut Session<'_>,
     observe: impl FnMut(&Progress),
 ) -> Result<(Outcome, Option<Earlier>), RankError> {
-    let (mut earlier, mut before) = (Totals::default(), None);
+    let mut earlier = Totals::default();
     // Other ranks wait for the first one, and it listens to them.
-    let prepared = session.beside(|| comparing.prepared(job, &mut earlier))?.map(|(prepared, earlier)| {
-        before = earlier;
-        prepared
-    });
+    let (prepared, before) = parted(session.beside(|| comparing.prepared(job, &mut earlier))?);
     let stop = &comparing.options.walk.stop;
     let outcome = run_first(comparing.rows, prepared, (stop, session), |journal, session| {
         comparing.run(journal, session, observe)
@@ -113,7 +108,7 @@ impl Comparing<'_> {
         session: &mut Session<'_>,
         observe: impl FnMut(&Progress),
     ) -> Result<Outcome, RankError> {
-        let Self { rows, trees, options, .. } = self;
+        let Self { rows, trees, options } = self;
         match journal {
             Some(journal) => verify::run_logged(session, trees, options, (*rows, journal), observe),
             None => verify::run(session, trees, options, *rows, observe),
@@ -126,12 +121,12 @@ impl Comparing<'_> {
         job: &Job,
         earlier: &mut Totals,
     ) -> Result<(Prepared<Findings>, Option<Earlier>), Fatal> {
-        let Self { rows, trees, options, iops } = self;
+        let Self { rows, trees, options } = self;
         if let Some(Ok(logged)) = job.running.begun() {
             rows.leave_out(logged.directory());
         }
         let journal = RunOfJob::of(job).journal(0).with_closing();
-        let of_reading = (options.walk.memory_bytes, trees.recheck(&options.walk.stop, *iops));
+        let of_reading = (options.walk.memory_bytes, trees.recheck(options));
         let (prepared, rechecked) = Prepared::closing(job, journal, of_reading, &mut |found: Findings| {
             rows.add_earlier(found.differences())?;
             trees.receive(found.names());

@@ -123,7 +123,7 @@ pub(super) fn compare(
         }
         return Ok(Err(exit::FATAL));
     }
-    let rate = iops(arguments, session).map(Rate::new);
+    let rate = rate(arguments, session);
     let options = options(arguments, signals, session, rate.as_ref());
     let [source, target] = &roots;
     let (trees, refused) = match Trees::open(source, target, &options) {
@@ -174,12 +174,7 @@ impl Rank<'_> {
                 let observe = |progress: &Progress| display.tick(progress.walk.elapsed, || line(progress));
                 let outcome = match &job {
                     Some(job) => {
-                        let comparing = Comparing {
-                            rows: &rows,
-                            trees,
-                            options: self.options,
-                            iops: iops(self.arguments, session),
-                        };
+                        let comparing = Comparing { rows: &rows, trees, options: self.options };
                         let (outcome, before) = logged::compare_first(job, &comparing, session, observe)?;
                         earlier = before;
                         outcome
@@ -226,7 +221,7 @@ impl Rank<'_> {
         let trees = trees.with_links_sent(session.outbox(), LINKS);
         let outcome = match verdict.job {
             Some(of_job) => {
-                let comparing = Comparing { rows: &rows, trees: &trees, options: self.options, iops: None };
+                let comparing = Comparing { rows: &rows, trees: &trees, options: self.options };
                 logged::compare_other((directory, of_job), &comparing, session)?
             }
             None => verify::run(session, &trees, self.options, &rows, |_| {})?,
@@ -237,10 +232,9 @@ impl Rank<'_> {
     }
 }
 
-/// The most operations in a second on this rank.
-fn iops(arguments: &VerifyArguments, session: &Session<'_>) -> Option<u32> {
+fn rate(arguments: &VerifyArguments, session: &Session<'_>) -> Option<Rate> {
     let ranks = session.seat().ranks;
-    arguments.effort.iops.map(|iops| (iops / ranks).max(1))
+    arguments.effort.iops.map(|iops| Rate::new((iops / ranks).max(1)))
 }
 
 fn options<'r>(

@@ -11,7 +11,7 @@ use super::sink::{Sink, SinkWorker};
 use crate::run::earlier::Earlier;
 use crate::run::fatal::Fatal;
 use crate::run::job::Job;
-use crate::run::logged::{Prepared, RunOfJob, WithLog as _, prepare_catalog, run_first, run_other};
+use crate::run::logged::{Prepared, RunOfJob, WithLog as _, parted, prepare_catalog, run_first, run_other};
 use crate::run::share::Share;
 
 /// What a rank walks with.
@@ -19,8 +19,6 @@ pub(super) struct Walking<'a> {
     pub(super) sink: &'a Sink,
     pub(super) roots: Vec<Vec<u8>>,
     pub(super) options: &'a Options<'a>,
-    /// The most operations in a second, on this rank.
-    pub(super) iops: Option<u32>,
 }
 
 /// Walks what earlier runs of the job have not done, on the first rank. The outcome has the sums of all runs; also returns what earlier ones
@@ -32,12 +30,8 @@ pub(super) fn walk_first(
     observe: impl FnMut(&Progress),
 ) -> Result<(Outcome<SinkWorker, Share>, Option<Earlier>), RankError> {
     let (sink, stop, mut earlier) = (walking.sink, &walking.options.stop, Totals::default());
-    let mut before = None;
     // Other ranks wait for the first one, and it listens to them.
-    let prepared = session.beside(|| prepared(job, walking, &mut earlier))?.map(|(prepared, earlier)| {
-        before = earlier;
-        prepared
-    });
+    let (prepared, before) = parted(session.beside(|| prepared(job, walking, &mut earlier))?);
     let outcome =
         run_first(sink, prepared, (stop, session), |journal, session| walking.run(journal, session, observe));
     outcome.map(|mut outcome| {
@@ -71,7 +65,7 @@ impl Walking<'_> {
         session: &mut Session<'_>,
         observe: impl FnMut(&Progress),
     ) -> Result<Outcome<SinkWorker, Share>, RankError> {
-        let Self { sink, roots, options, .. } = self;
+        let Self { sink, roots, options } = self;
         match journal {
             Some(journal) => walk::run_logged(session, (*sink, journal), roots.clone(), options, observe),
             None => walk::run_on(session, *sink, std::iter::empty::<Start>(), options, observe),
@@ -82,15 +76,14 @@ impl Walking<'_> {
 /// What earlier runs have done, and the log of this run.
 fn prepared(
     job: &Job,
-    Walking { sink, roots, options, iops }: &Walking<'_>,
+    Walking { sink, roots, options }: &Walking<'_>,
     earlier: &mut Totals,
 ) -> Result<(Prepared<Share>, Option<Earlier>), Fatal> {
     if let Some(Ok(logged)) = job.running.begun() {
         sink.leave_out(logged.directory());
     }
     let of_catalog = (sink.catalog.as_ref(), &sink.failures);
-    let recheck = Recheck::of_roots((roots, options.follow), &options.stop, *iops);
-    let of_reading = (options.memory_bytes, recheck);
+    let of_reading = (options.memory_bytes, Recheck::of_roots(roots, options));
     let (prepared, rechecked) = prepare_catalog(job, of_catalog, of_reading, &mut |mut share: Share| {
         sink.summary.count_links(&mut share.totals);
         sink.failures.add_earlier(&share.gathered.vanished);

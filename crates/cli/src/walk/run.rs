@@ -178,13 +178,8 @@ struct Rank<'a> {
 }
 
 impl Rank<'_> {
-    /// The most operations in a second on this rank.
-    fn iops(&self) -> Option<u32> {
-        self.arguments.effort.iops.map(|iops| (iops / self.own.seat.ranks).max(1))
-    }
-
     fn rate(&self) -> Option<Rate> {
-        self.iops().map(Rate::new)
+        self.arguments.effort.iops.map(|iops| Rate::new((iops / self.own.seat.ranks).max(1)))
     }
 
     /// The first rank's part.
@@ -216,7 +211,7 @@ impl Rank<'_> {
             };
             let outcome = match &job {
                 Some(job) => {
-                    let walking = Walking { sink: &sink, roots, options: &options, iops: self.iops() };
+                    let walking = Walking { sink: &sink, roots, options: &options };
                     let (outcome, before) = logged::walk_first(job, &walking, session, observe)?;
                     earlier = before;
                     outcome
@@ -268,7 +263,7 @@ impl Rank<'_> {
         let outcome = match verdict.job {
             Some(of_job) => {
                 let roots = root_paths(&arguments.paths);
-                let walking = Walking { sink: &sink, roots, options: &options, iops: self.iops() };
+                let walking = Walking { sink: &sink, roots, options: &options };
                 logged::walk_other((&directory, of_job), &walking, session, observe)?
             }
             None => walk::run_on(session, &sink, std::iter::empty::<Start>(), &options, observe)?,

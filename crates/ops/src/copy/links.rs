@@ -23,13 +23,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use atta_entry::{Errno, Metadata};
+use atta_entry::Metadata;
 
-use crate::copy::plan::repair::later::{Later, PutOff, file_of};
+use crate::copy::plan::repair::later::{Later, PutOff};
 use crate::copy::target::existing::there;
 use crate::copy::target::mirror::{Location, Mirror, Part};
 use crate::copy::target::place::Item;
 use crate::file::error::{FileError, Step};
+use crate::file::source::identity_of;
+use crate::sorted::errno_of;
 use claims::key;
 use ranks::Copying;
 
@@ -92,11 +94,9 @@ impl Links {
         let Some(later) = self.later.as_ref().filter(|later| later.is_open()) else { return Ok(false) };
         let (root, path) = item.at.root_and_path();
         let names = item.metadata.nlink.into();
-        let replaced = there(item.to)?.map(|found| file_of(&found));
-        let put_off = later.push(&PutOff { file: file_of(item.metadata), names, replaced, root, path });
-        put_off.map_err(|error| {
-            FileError::new(Step::Link, Errno(error.raw_os_error().unwrap_or(Errno::IO.0)))
-        })?;
+        let replaced = there(item.to)?.map(|found| identity_of(&found));
+        let put_off = later.push(&PutOff { file: identity_of(item.metadata), names, replaced, root, path });
+        put_off.map_err(|error| FileError::new(Step::Link, errno_of(&error)))?;
         Ok(true)
     }
 

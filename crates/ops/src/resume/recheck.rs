@@ -10,7 +10,7 @@ use rustix::fd::OwnedFd;
 
 use crate::resume::looks::{Look, Looks};
 use crate::resume::way::{How, Names, OPEN_MOST, Way};
-use crate::tree::mark;
+use crate::tree::{Options, mark};
 use atta_sys as sys;
 
 /// The most changed directories that are kept by path; more are only counted.
@@ -73,29 +73,27 @@ fn open(path: &[u8], follow: bool) -> Result<OwnedFd, Errno> {
 }
 
 impl Recheck {
-    /// Of a walk or sum of these roots, until it is asked to end. `follow`: also if they are links. `iops`: the most directories that are looked at in
-    /// a second.
+    /// Of a walk or sum of these roots with these options. It obeys their stop flag and their limit of operations.
     #[must_use]
-    pub fn of_roots((roots, follow): (&[Vec<u8>], bool), stop: &Stop, iops: Option<u32>) -> Self {
-        Self::new(roots, follow, None, (stop, iops))
+    pub fn of_roots(roots: &[Vec<u8>], options: &Options<'_>) -> Self {
+        Self::new(roots, options.follow, None, options)
     }
 
     /// Of a comparison of two directories.
-    #[must_use]
-    pub fn of_two(source: &[u8], target: &[u8], stop: &Stop, iops: Option<u32>) -> Self {
-        Self::new(&[source.to_vec()], true, Some(open(target, true)), (stop, iops))
+    pub(crate) fn of_two(source: &[u8], target: &[u8], options: &Options<'_>) -> Self {
+        Self::new(&[source.to_vec()], true, Some(open(target, true)), options)
     }
 
     fn new(
         roots: &[Vec<u8>],
         follow: bool,
         beside: Option<Result<OwnedFd, Errno>>,
-        (stop, iops): (&Stop, Option<u32>),
+        options: &Options<'_>,
     ) -> Self {
         let roots = roots.iter().map(|root| (root.clone(), open(root, follow))).collect();
         let ways = if beside.is_some() { 2 } else { 1 };
-        let rate = iops.map(|iops| Rate::new(iops.max(1)));
-        let looks = Looks::new(Trees { roots, beside, stop: stop.clone(), rate }, ways * (OPEN_MOST + 2));
+        let (stop, rate) = (options.stop.clone(), options.rate.map(Rate::unused));
+        let looks = Looks::new(Trees { roots, beside, stop, rate }, ways * (OPEN_MOST + 2));
         Self { looks, begun: HashMap::new(), half: HashSet::new() }
     }
 
@@ -243,7 +241,7 @@ mod tests {
         fs::rename(tree.join("replaced"), scratch.join("old")).unwrap();
         fs::create_dir(tree.join("replaced")).unwrap();
         fs::remove_dir(tree.join("gone")).unwrap();
-        let mut recheck = Recheck::of_roots((&[bytes(&tree).to_vec()], false), &Stop::new(), None);
+        let mut recheck = Recheck::of_roots(&[bytes(&tree).to_vec()], &Options::default());
         let mut add =
             |name: &str, mark| recheck.add(At { root: 0, path: name.as_bytes() }, mark, Stage::Complete);
         for (name, mark) in names.into_iter().zip(marks) {
@@ -267,8 +265,13 @@ mod tests {
         }
         let both = |name: &str| mark::both(mark_of(&one.join(name)), mark_of(&other.join(name)));
         let marks = [both("a"), both("a/b")];
+        let rate = Rate::new(1000);
         let changed = || {
-            let mut recheck = Recheck::of_two(bytes(&one), bytes(&other), &Stop::new(), Some(1000));
+            let mut recheck = Recheck::of_two(
+                bytes(&one),
+                bytes(&other),
+                &Options { rate: Some(&rate), ..Options::default() },
+            );
             recheck.add(At { root: 0, path: b"a" }, marks[0], Stage::Done);
             recheck.add(At { root: 0, path: b"a/b" }, marks[1], Stage::Complete);
             recheck.end()
@@ -287,7 +290,7 @@ mod tests {
         for name in ["half", "not begun", "as it was"] {
             fs::create_dir_all(scratch.join(name)).unwrap();
         }
-        let mut recheck = Recheck::of_roots((&[bytes(scratch.path()).to_vec()], false), &Stop::new(), None);
+        let mut recheck = Recheck::of_roots(&[bytes(scratch.path()).to_vec()], &Options::default());
         let at = |path: &'static [u8]| At { root: 0, path };
         recheck.add_half(at(b"half"));
         for (name, mark) in
@@ -303,14 +306,14 @@ mod tests {
     #[test]
     fn what_cannot_be_looked_at_has_not_changed() {
         let root = [b"/".repeat(2), b"x".repeat(5000)].concat();
-        let mut recheck = Recheck::of_roots((std::slice::from_ref(&root), false), &Stop::new(), None);
+        let mut recheck = Recheck::of_roots(std::slice::from_ref(&root), &Options::default());
         recheck.add(At { root: 0, path: b"a" }, 7, Stage::Complete);
         let found = recheck.end();
         let failed_one = Some(([&root[..], b"/a"].concat(), Errno(36)));
         assert_eq!(found, Rechecked { failed: 1, failed_one, ..Rechecked::default() });
         let stop = Stop::new();
         stop.set();
-        let mut recheck = Recheck::of_roots((&[root], false), &stop, None);
+        let mut recheck = Recheck::of_roots(&[root], &Options { stop, ..Options::default() });
         recheck.add(At { root: 0, path: b"a" }, 7, Stage::Complete);
         assert_eq!(recheck.end(), Rechecked::default(), "nothing is looked at after a stop");
     }

@@ -1,33 +1,35 @@
 //! What a walk has seen of a directory, in four bytes for the log of its job: a directory that was changed or replaced hardly has the same. No I/O.
 
+use std::hash::Hasher as _;
+
 use atta_entry::Metadata;
+use siphasher::sip::SipHasher13;
 
 /// No directory was seen.
 pub(crate) const NONE: u32 = 0;
 
 /// The mark of a directory, of its inode and its time of change of status. It is not [`NONE`].
 pub(crate) fn of(metadata: &Metadata) -> u32 {
-    let changed = metadata.ctime;
-    let parts = [metadata.inode, changed.seconds.cast_unsigned(), changed.nanoseconds.into()];
-    folded(parts.into_iter().fold(0, mixed))
+    let mut hasher = SipHasher13::new();
+    hasher.write_u64(metadata.inode);
+    hasher.write_i64(metadata.ctime.seconds);
+    hasher.write_u32(metadata.ctime.nanoseconds);
+    four_bytes(&hasher)
 }
 
 /// The mark of a directory and of the one beside it, if there is one.
 pub(crate) fn both(mark: u32, beside: u32) -> u32 {
-    if beside == NONE { mark } else { folded(mixed(mixed(0, mark.into()), beside.into())) }
+    if beside == NONE {
+        return mark;
+    }
+    let mut hasher = SipHasher13::new();
+    hasher.write_u32(mark);
+    hasher.write_u32(beside);
+    four_bytes(&hasher)
 }
 
-/// An odd number: the fraction of the golden ratio in 64 bits.
-const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
-
-fn mixed(sum: u64, part: u64) -> u64 {
-    let product = (sum ^ part).wrapping_add(FACTOR).wrapping_mul(FACTOR);
-    product ^ (product >> 29)
-}
-
-fn folded(sum: u64) -> u32 {
-    let product = sum.wrapping_mul(FACTOR);
-    ((product >> 32) as u32).max(1)
+fn four_bytes(hasher: &SipHasher13) -> u32 {
+    ((hasher.finish() >> 32) as u32).max(1)
 }
 
 #[cfg(test)]

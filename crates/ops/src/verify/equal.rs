@@ -6,11 +6,12 @@ use std::sync::{Mutex, PoisonError};
 
 use atta_entry::Timestamp;
 
-use super::links::{File, has_names};
+use super::links::has_names;
 use super::pair::Both;
+use crate::file::source::Identity;
 
 /// The identity and change time of a file.
-type State = (File, Timestamp);
+type State = (Identity, Timestamp);
 
 /// Pairs of files with several names whose bytes are equal.
 #[derive(Debug)]

@@ -9,25 +9,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use atta_entry::{Code, Detail, Errno, Side};
+use atta_entry::{Code, Detail, Side};
 use atta_runtime::{Outbox, Stop, Stream};
 
 use super::pair::Both;
-use crate::sorted::{Record, Sorted, Sorter};
-
-/// Device and inode.
-pub(super) type File = (u64, u64);
+use crate::file::source::Identity;
+use crate::sorted::{FILE_BYTES, Record, Sorted, Sorter, key_of_file};
 
 /// A thread hands over its names when they take this many bytes.
 const BATCH_BYTES: usize = 16 << 10;
-/// Bytes of a file in a sort key.
-const FILE_BYTES: usize = 16;
 
 /// A name that exists on both sides, by its path below the roots, and its file on each side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Name {
-    pub(super) source: File,
-    pub(super) target: File,
+    pub(super) source: Identity,
+    pub(super) target: Identity,
     pub(super) path: Vec<u8>,
 }
 
@@ -35,7 +31,7 @@ atta_entry::record!(Name { source, target, path });
 
 impl Name {
     /// A name of these files, by its path below the roots.
-    pub(super) fn of([source, target]: [File; 2], path: Vec<u8>) -> Self {
+    pub(super) fn of([source, target]: [Identity; 2], path: Vec<u8>) -> Self {
         Self { source, target, path }
     }
 }
@@ -107,7 +103,7 @@ impl Sets {
     }
 
     fn add(&mut self, name: &Name) -> io::Result<()> {
-        let (source, target) = (bytes_of(name.source), bytes_of(name.target));
+        let (source, target) = (key_of_file(name.source), key_of_file(name.target));
         self.by_source.push(&[&source[..], &target, &name.path].concat(), b"")?;
         self.by_target.push(&[&target[..], &source, &name.path].concat(), b"")
     }
@@ -156,11 +152,6 @@ impl Sets {
 trait Records: Iterator<Item = io::Result<Record>> {}
 
 impl<R: Iterator<Item = io::Result<Record>>> Records for R {}
-
-/// A file as bytes that sort like it.
-fn bytes_of((device, inode): File) -> [u8; FILE_BYTES] {
-    (u128::from(device) << 64 | u128::from(inode)).to_be_bytes()
-}
 
 /// The key of a sorted name: its file on this side, its file on the other side, and its path.
 fn parts(key: &[u8]) -> io::Result<(&[u8], &[u8], &[u8])> {
@@ -248,11 +239,6 @@ fn find_differing(names: impl Records, parted: Sorted<'_>, side: Side, found: &m
         }
     }
     Ok(())
-}
-
-/// The number of an error, for a report.
-pub(crate) fn errno_of(error: &io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::IO, Errno)
 }
 
 /// Whether the file has several names on either side.

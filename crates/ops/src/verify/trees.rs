@@ -4,13 +4,15 @@ use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use atta_entry::{Change, Difference, Failure, Kind, Operation, escape};
-use atta_runtime::{Outbox, Stop, Stream};
+use atta_runtime::{Outbox, Stream};
 
-use super::links::{File, Links, Sets, errno_of};
+use super::links::{Links, Sets};
 use super::pair::Both;
 use super::{Options, Totals, Watch};
+use crate::file::source::Identity;
 use crate::refused::Refused;
 use crate::resume::Recheck;
+use crate::sorted::errno_of;
 use crate::tree::directory::Directory;
 use atta_sys::{self as sys, Features};
 
@@ -50,15 +52,15 @@ impl Trees {
         })
     }
 
-    /// Looks again at directories that earlier runs of a job have finished, until it is asked to end. `iops`: the most in a second.
+    /// Looks again at directories that earlier runs of a job have finished.
     #[must_use]
-    pub fn recheck(&self, stop: &Stop, iops: Option<u32>) -> Recheck {
-        Recheck::of_two(self.source.to_bytes(), self.target.to_bytes(), stop, iops)
+    pub fn recheck(&self, options: &Options<'_>) -> Recheck {
+        Recheck::of_two(self.source.to_bytes(), self.target.to_bytes(), &options.walk)
     }
 
     /// Both files as all ranks know them: hosts number the device of a root differently. Devices mounted below the roots keep their
     /// numbers, which may differ between hosts, too.
-    pub(super) fn files_of(&self, both: &Both) -> [File; 2] {
+    pub(super) fn files_of(&self, both: &Both) -> [Identity; 2] {
         let mut files = both.identities();
         for ((device, _), root) in files.iter_mut().zip(self.devices) {
             if *device == root {

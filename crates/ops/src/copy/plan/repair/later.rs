@@ -6,18 +6,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use atta_entry::{Code as _, Metadata};
+use atta_entry::Code as _;
 
-use crate::sorted::Sorter;
+use crate::file::source::Identity;
+use crate::sorted::{Sorter, key_of_file};
 use crate::tree::location::below;
 use crate::tree::start::{Differs, Seed, Start};
-
-/// Device and inode.
-pub(crate) type File = (u64, u64);
-
-pub(crate) fn file_of(metadata: &Metadata) -> File {
-    (metadata.device, metadata.inode)
-}
 
 /// Bytes of a file in the maps of a search.
 const IN_MAPS: usize = 256;
@@ -26,11 +20,11 @@ const IN_MAPS: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PutOff {
     /// Its file.
-    pub(crate) file: File,
+    pub(crate) file: Identity,
     /// The number of names that the file has.
     pub(crate) names: u64,
     /// The file in TARGET that it is to replace.
-    pub(crate) replaced: Option<File>,
+    pub(crate) replaced: Option<Identity>,
     pub(crate) root: Vec<u8>,
     pub(crate) path: Vec<u8>,
 }
@@ -38,7 +32,7 @@ pub(crate) struct PutOff {
 atta_entry::record!(PutOff { file, names, replaced, root, path });
 
 impl PutOff {
-    /// The memory that it takes while its partners are searched for: it is there twice, and its file may be in two maps and two sets.
+    /// The memory that it takes while its partners are searched for: it is there twice, and its file may be in a map and two sets.
     fn bytes(&self) -> u64 {
         (2 * (size_of::<Self>() + self.path.len()) + self.root.len() + IN_MAPS) as u64
     }
@@ -91,9 +85,8 @@ impl Later {
     /// # Errors
     /// The name does not fit in memory, and the file cannot be written.
     pub(crate) fn push(&self, name: &PutOff) -> io::Result<()> {
-        let (device, inode) = name.file;
-        let file = (u128::from(device) << 64 | u128::from(inode)).to_be_bytes();
-        self.lock().sorter.push(&[&file[..], &name.path].concat(), &name.encoded())?;
+        let key = [&key_of_file(name.file)[..], &name.path].concat();
+        self.lock().sorter.push(&key, &name.encoded())?;
         self.has_some.store(true, Ordering::Release);
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use atta_entry::{Entry, Errno, Failure, Kind, Metadata};
+use atta_entry::{Entry, Failure, Kind, Metadata};
 use atta_runtime::Stop;
 use rustix::fd::AsFd;
 
@@ -13,7 +13,7 @@ use crate::copy::handler::CopyOperation;
 use crate::copy::links::Links;
 use crate::copy::links::make::Linker;
 use crate::copy::options::number_of_thread;
-use crate::copy::plan::repair::later::{File, Later, PutOff, file_of};
+use crate::copy::plan::repair::later::{Later, PutOff};
 use crate::copy::results::Results;
 use crate::copy::target::existing::{is_alike, there};
 use crate::copy::target::mirror::{Here, Location, Mirror, SourceDirectory};
@@ -23,7 +23,8 @@ use crate::copy::thread::{Scratch, Worker};
 use crate::descriptors::Needs;
 use crate::file::error::{FileError, Step};
 use crate::file::mover::Mover;
-use crate::file::source::Source;
+use crate::file::source::{Identity, Source, identity_of};
+use crate::sorted::errno_of;
 use crate::tree::operation::{Cx, Handler};
 use crate::tree::start::Seed;
 use crate::tree::{self, Start};
@@ -54,9 +55,8 @@ impl CopyOperation<'_> {
                 names.into_iter().map(Seed::from).collect()
             }
             Err(error) => {
-                let errno = Errno(error.raw_os_error().unwrap_or(Errno::IO.0));
                 let at = Location::Root(self.target.top.path.clone());
-                self.maker(worker).fail(&at, FileError::new(Step::Link, errno));
+                self.maker(worker).fail(&at, FileError::new(Step::Link, errno_of(&error)));
                 Vec::new()
             }
         }
@@ -96,7 +96,7 @@ struct Search<'a> {
     target: &'a Target<'a>,
     links: &'a Links,
     held: usize,
-    wanted: HashMap<File, Wanted>,
+    wanted: HashMap<Identity, Wanted>,
     /// Files without a known partner.
     left: AtomicUsize,
     stop: Stop,
@@ -110,29 +110,30 @@ struct Searcher {
 
 /// A file of SOURCE with names that were put off.
 struct Wanted {
+    /// How many names it has.
+    count: u64,
     /// Its names that were put off.
     names: HashSet<Vec<u8>>,
     /// The files with these names in TARGET, which are to be replaced: they are not partners.
-    replaced: HashSet<File>,
+    replaced: HashSet<Identity>,
     is_found: AtomicBool,
 }
 
 impl<'a> Search<'a> {
     fn new(operation: &'a CopyOperation<'_>, put_off: &[PutOff]) -> Self {
-        let mut wanted: HashMap<File, Wanted> = HashMap::new();
-        let mut counts: HashMap<File, u64> = HashMap::new();
+        let mut wanted: HashMap<Identity, Wanted> = HashMap::new();
         for PutOff { file, path, names, replaced, .. } in put_off {
             let one = wanted.entry(*file).or_insert_with(|| Wanted {
+                count: *names,
                 names: HashSet::new(),
                 replaced: HashSet::new(),
                 is_found: AtomicBool::new(false),
             });
             one.names.insert(path.clone());
-            counts.insert(*file, *names);
             one.replaced.extend(*replaced);
         }
         // All names of the file were put off: it has no other name.
-        wanted.retain(|file, one| counts.get(file).is_some_and(|names| *names > one.names.len() as u64));
+        wanted.retain(|_, one| one.count > one.names.len() as u64);
         let (target, links, left) = (&operation.target, &operation.links, AtomicUsize::new(wanted.len()));
         Self { target, links, held: operation.held, left, wanted, stop: Stop::new() }
     }
@@ -140,7 +141,7 @@ impl<'a> Search<'a> {
     /// Notes the copy of an entry as the file that names which were put off become links of, if it is a partner.
     fn look(&self, searcher: &mut Searcher, here: Here<'_>, entry: &Entry<'_>) -> Result<(), FileError> {
         let Some(metadata) = entry.metadata else { return Ok(()) };
-        let Some(wanted) = self.wanted.get(&file_of(metadata)) else { return Ok(()) };
+        let Some(wanted) = self.wanted.get(&identity_of(metadata)) else { return Ok(()) };
         if wanted.is_found.load(Ordering::Relaxed) || wanted.names.contains(&entry.path()[..]) {
             return Ok(());
         }
@@ -154,10 +155,10 @@ impl<'a> Search<'a> {
         let Some(found) = there(&to)? else { return Ok(()) };
         let from = Source { directory: here.descriptor.as_fd(), name: &name };
         let copy = Source { directory: to.directory.as_fd(), name: &name };
-        let is_partner = !wanted.replaced.contains(&file_of(&found))
+        let is_partner = !wanted.replaced.contains(&identity_of(&found))
             && self.target.may_be_copy(metadata, &found)
             && (found.kind() != Kind::Symlink || read_link(from)? == read_link(copy)?);
-        if is_partner && linker.keep_linked(metadata, &to, file_of(&found))? {
+        if is_partner && linker.keep_linked(metadata, &to, identity_of(&found))? {
             wanted.is_found.store(true, Ordering::Relaxed);
             if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
                 self.stop.set();
