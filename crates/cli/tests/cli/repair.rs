@@ -3,12 +3,14 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use atta_testkit::scratch::Scratch;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Ran, run, scratch};
+use crate::support::{Ran, names_in, run, scratch};
 
 /// The tree of a report of a broken repair: a directory with two files, one of which has another name above.
 const TREE: &str = "mkdir -p a/s; echo 1 >a/s/f; echo 2 >a/s/g; echo 3 >a/t; ln a/s/f a/h; $ATTA copy -q a b";
@@ -106,6 +108,32 @@ fn further_name_becomes_a_link_of_the_copy() {
             }
         }
     }
+}
+
+#[test]
+fn interrupted_repair_says_how_to_go_on() {
+    let scratch = scratch("repair-interrupted");
+    let make = "mkdir a; for i in $(seq 40); do mkdir a/d$i; for j in $(seq 20); do echo $j >a/d$i/$j; done; done; \
+                $ATTA copy -q a b; rm b/d*/*; $ATTA verify --format ndjson a b 2>/dev/null >list; true";
+    shell(scratch.path(), make).expect_code(0);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
+    command.args(["copy", "--repair", "list", "--iops", "200", "a", "b"]).current_dir(scratch.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let has_begun = || (1..=40).any(|number| !names_in(&scratch.join(format!("b/d{number}"))).is_empty());
+    while !has_begun() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let (said, printed) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(!printed.contains("left under"), "{printed}");
+    assert_eq!(shell(scratch.path(), "find b -name '.atta*'").out(), "");
+    // The advice does what it says.
+    let hint = said.lines().find_map(|line| line.strip_prefix("hint: copy the rest with: "));
+    shell(scratch.path(), hint.unwrap_or_else(|| panic!("{said}"))).expect_code(0);
+    shell(scratch.path(), "$ATTA verify --content a b").expect_code(0);
 }
 
 // The names need more memory than there is for those that are linked together.

@@ -163,6 +163,10 @@ impl<'a> Ending<'a> {
     /// Renames the directories of an interrupted copy to their final names, with the complete files in them.
     fn name_unfinished(&mut self) {
         let Self { operation, worker, .. } = self;
+        // Directories of a list are made under their final names.
+        if operation.target.is_listed {
+            return;
+        }
         let is_durable =
             operation.target.options.fsync != Fsync::Batch || operation.target.stores.sync().is_ok();
         for mirror in operation.target.shared.open.all() {
