@@ -10,7 +10,7 @@ use atta_testkit::scratch::Scratch;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{Ran, names_in, run, scratch};
+use crate::support::{Ran, run, scratch};
 
 /// The tree of a report of a broken repair: a directory with two files, one of which has another name above.
 const TREE: &str = "mkdir -p a/s; echo 1 >a/s/f; echo 2 >a/s/g; echo 3 >a/t; ln a/s/f a/h; $ATTA copy -q a b";
@@ -113,14 +113,17 @@ fn further_name_becomes_a_link_of_the_copy() {
 #[test]
 fn interrupted_repair_says_how_to_go_on() {
     let scratch = scratch("repair-interrupted");
-    let make = "mkdir a; for i in $(seq 40); do mkdir a/d$i; for j in $(seq 20); do echo $j >a/d$i/$j; done; done; \
-                $ATTA copy -q a b; rm b/d*/*; $ATTA verify --format ndjson a b 2>/dev/null >list; true";
+    let make = "mkdir a; for i in $(seq 300); do mkdir a/d$i; echo $i >a/d$i/f; done; $ATTA copy -q a b; chmod 700 b/d*; \
+                $ATTA verify --format ndjson a b 2>/dev/null >list; true";
     shell(scratch.path(), make).expect_code(0);
     let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
-    command.args(["copy", "--repair", "list", "--iops", "200", "a", "b"]).current_dir(scratch.path());
+    command.args(["copy", "--repair", "list", "--iops", "100", "a", "b"]).current_dir(scratch.path());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let has_begun = || (1..=40).any(|number| !names_in(&scratch.join(format!("b/d{number}"))).is_empty());
-    while !has_begun() {
+    let is_done = |number: &u32| {
+        let found = fs::symlink_metadata(scratch.join(format!("b/d{number}"))).unwrap();
+        found.mode() & 0o777 != 0o700
+    };
+    while (1..=300).filter(is_done).count() < 20 {
         assert!(child.try_wait().unwrap().is_none(), "it ended before");
         std::thread::sleep(Duration::from_millis(10));
     }
