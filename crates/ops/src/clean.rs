@@ -123,8 +123,8 @@ pub fn run(directory: &[u8], options: &Options<'_>) -> Result<Outcome, Refused> 
     let manner = Manner { removes: options.removes, stop: walk.stop.clone(), features: walk.features };
     // Jobs go first: their logs speak of what is removed.
     let held = outcome.remove_jobs((&top, directory), &others, &manner);
-    let is_ended = |other: &&Other| run_of(other).life != Life::Runs && !held.contains(&other.record.job);
-    let ended: Vec<_> = others.iter().filter(is_ended).collect();
+    let is_ended = |other: &Other| run_of(other).life != Life::Runs && !held.contains(&other.record.job);
+    let ended: Vec<_> = others.into_iter().filter(is_ended).collect();
     if ended.is_empty() || outcome.failed > 0 {
         return Ok(outcome);
     }
@@ -139,10 +139,13 @@ pub fn run(directory: &[u8], options: &Options<'_>) -> Result<Outcome, Refused> 
     outcome.stopped = swept.stopped;
     // Records go last: without them, leftovers cannot be recognized.
     if is_swept {
-        ended.iter().for_each(|other| match jobs::remove_other(other, &top, &manner) {
-            Ok(removed) => outcome.add_removed(removed),
-            Err(errno) => outcome.fail(&[directory, other.name.as_bytes()].join(&b'/'), errno),
-        });
+        for other in ended {
+            let path = [directory, other.name.as_bytes()].join(&b'/');
+            match jobs::remove_other(other, &top, &manner) {
+                Ok(removed) => outcome.add_removed(removed),
+                Err(errno) => outcome.fail(&path, errno),
+            }
+        }
     }
     Ok(outcome)
 }

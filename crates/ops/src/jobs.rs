@@ -44,7 +44,7 @@ pub(crate) enum State {
     /// Another process holds its lock.
     Runs,
     /// The lock was free. This process holds it now, as long as this value lives.
-    Ended { _lock: OwnedFd },
+    Ended { lock: OwnedFd },
     /// The file system does not support locks.
     Unknown,
 }
@@ -70,8 +70,8 @@ pub(crate) struct Job {
     directory: Option<OwnedFd>,
     /// It is removed only by [`end`](Job::end): a later run of the same job may need it.
     stays: bool,
-    /// The file of its record. Closing it releases the lock.
-    file: OwnedFd,
+    /// The file of its record, until the directory is removed. Closing it releases the lock.
+    file: Option<OwnedFd>,
     record: Record,
 }
 
@@ -209,7 +209,7 @@ pub(crate) fn other(above: &Arc<OwnedFd>, name: &CStr) -> Result<Option<Other>, 
         return Ok(None);
     }
     let state = match retry(|| rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive)) {
-        Ok(()) => State::Ended { _lock: opened },
+        Ok(()) => State::Ended { lock: opened },
         Err(Errno::AGAIN) => State::Runs,
         Err(_) => State::Unknown,
     };
@@ -285,14 +285,15 @@ fn make(
     let lockless = retry(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)).err();
     let home = home.map(|home| rustix::io::dup(home).map(|home| (home, namer.home())));
     let home = home.transpose().map_err(|error| Errno(error.raw_os_error()))?;
-    // From here on, dropping the job removes the directory.
-    let (top, directory, record) = (Arc::clone(top), Some(directory), record.clone());
-    let job = Job { top, home, name, directory, stays: false, file, record };
-    sys::data::write_all_at(&job.file, job.record.to_text().as_bytes(), 0)?;
+    let written = sys::data::write_all_at(&file, record.to_text().as_bytes(), 0);
     if is_durable {
         // Without this, the record still identifies leftovers of a killed run, but not those of a power cut.
-        let _ = retry(|| rustix::fs::fsync(&job.file));
+        let _ = retry(|| rustix::fs::fsync(&file));
     }
+    // From here on, dropping the job removes the directory.
+    let (top, directory, file, record) = (Arc::clone(top), Some(directory), Some(file), record.clone());
+    let job = Job { top, home, name, directory, stays: false, file, record };
+    written?;
     if let Some((home, _)) = &job.home {
         // Other runs may begin now.
         let _ = rustix::fs::flock(home, FlockOperation::Unlock);
@@ -318,7 +319,7 @@ impl Job {
     pub(crate) fn end(&mut self) -> Result<(), Errno> {
         let Some(directory) = self.directory.take() else { return Ok(()) };
         let above = self.home.as_ref().map_or(&*self.top, |(home, _)| home);
-        let ended = remove_own(above, &directory, &self.name);
+        let ended = remove_own(above, &directory, &self.name, self.file.take());
         if let Some((_, name)) = &self.home {
             // Other runs may be in it.
             let _ = rustix::fs::unlinkat(&self.top, name, AtFlags::REMOVEDIR);
@@ -347,30 +348,44 @@ impl Drop for Job {
     }
 }
 
-/// Removes the private directory of another run with its contents, and the directory of all runs if it was the last one. Returns what it
-/// held.
-pub(crate) fn remove_other(
-    other: &Other,
-    top: &OwnedFd,
-    manner: &tree::Manner,
-) -> Result<tree::Tally, Errno> {
+/// Removes, or counts, the private directory of another run with its contents, and the directory of all runs if it was the last one.
+/// Returns what it held. The record goes last: without it, nobody can tell whose the rest is.
+pub(crate) fn remove_other(other: Other, top: &OwnedFd, manner: &tree::Manner) -> Result<tree::Tally, Errno> {
+    let Other { above, name, namer, state, .. } = other;
+    let directory = open_private(&above, &name, None)?;
     let mut tally = tree::Tally::default();
-    tree::dispose(other.above.as_fd(), &other.name, manner, &mut tally)?;
+    tally.add(&sys::stat_descriptor(&directory)?);
+    let names = sys::names_of(&directory, usize::MAX)?;
+    for name in names.iter().filter(|name| name.as_c_str() != RECORD) {
+        tree::dispose(directory.as_fd(), name, manner, &mut tally)?;
+    }
+    if let Ok(record) = sys::stat_at(&directory, RECORD, false) {
+        tally.add(&record);
+    }
     if manner.removes {
+        let lock = match state {
+            State::Ended { lock } => Some(lock),
+            State::Runs | State::Unknown => None,
+        };
+        remove_own(&above, &directory, &name, lock)?;
         // Other runs may be in it.
-        let _ = rustix::fs::unlinkat(top, other.namer.home(), AtFlags::REMOVEDIR);
+        let _ = rustix::fs::unlinkat(top, namer.home(), AtFlags::REMOVEDIR);
     }
     Ok(tally)
 }
 
-/// Removes the private directory of a run, which has nothing in it but the record.
-pub(crate) fn remove_own(above: &OwnedFd, directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
-    let names = sys::names_of(directory, 2)?;
-    if names.iter().any(|name| name.as_c_str() != RECORD) {
-        return Err(Errno::NOTEMPTY);
-    }
+/// Removes the private directory of a run, which has nothing in it but the record. `file`: the open record. Nobody can take the lock
+/// that it has once the record has no name.
+fn remove_own(above: &OwnedFd, directory: &OwnedFd, name: &CStr, file: Option<OwnedFd>) -> Result<(), Errno> {
+    sys::until_empty(|| {
+        let names = sys::names_of(directory, 2)?;
+        let is_alone = names.iter().all(|name| name.as_c_str() == RECORD);
+        if is_alone { Ok(()) } else { Err(Errno::NOTEMPTY) }
+    })?;
     missing_is_removed(retry(|| rustix::fs::unlinkat(directory, RECORD, AtFlags::empty())))?;
-    missing_is_removed(retry(|| rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)))
+    // An NFS client keeps a name of it until it is closed.
+    drop(file);
+    sys::remove_empty(above, name)
 }
 
 /// Opens the private directory of a run that another rank has made.
@@ -448,11 +463,12 @@ mod tests {
             third.others.iter().map(|other| matches!(other.state, State::Ended { .. })).collect();
         assert_eq!(states.iter().filter(|ended| **ended).count(), 1);
         assert_eq!(states.len(), 2);
-        let ended = third.others.iter().find(|other| matches!(other.state, State::Ended { .. })).unwrap();
+        let mut others = third.others.into_iter();
+        let ended = others.find(|other| matches!(other.state, State::Ended { .. })).unwrap();
         let (stop, features) = (atta_runtime::Stop::new(), sys::Features::default());
         let manner = tree::Manner { removes: true, stop, features };
         remove_other(ended, &top, &manner).unwrap();
-        drop((second, third));
+        drop((second, third.job));
         assert!(names(&scratch).is_empty(), "{:?}", names(&scratch));
     }
 

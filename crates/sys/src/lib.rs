@@ -12,6 +12,7 @@ pub mod file_systems;
 mod listing;
 mod open;
 mod raw;
+mod removal;
 mod retry;
 mod stat;
 
@@ -20,5 +21,6 @@ pub use listing::{has_name, kind_of, names_of, other_spelling};
 pub use open::{
     link_of, open_directory_at, open_directory_path, open_name_at, open_path_at, read_link_at, real_path,
 };
+pub use removal::{remove_empty, until_empty};
 pub use retry::retry;
 pub use stat::{Features, Place, may_be_mount, place_of, stat_at, stat_descriptor, stat_of, stat_path};

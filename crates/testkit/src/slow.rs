@@ -14,6 +14,7 @@ mod counts;
 mod fault;
 mod faults;
 pub(crate) mod glob;
+mod kept;
 mod nodes;
 mod operation;
 mod options;

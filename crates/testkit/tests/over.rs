@@ -285,6 +285,40 @@ fn names_that_differ_in_case_are_one_if_asked() {
 }
 
 #[test]
+fn removed_open_files_keep_a_name_if_asked() {
+    let test = "removed_open_files_keep_a_name_if_asked";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = Scratch::new("open-names").unwrap();
+    let builder = SlowFs::builder().latency(Duration::ZERO).over(scratch.path()).keep_open_names();
+    let Some(shown) = skip::unless_available(test, builder.mount()) else { return };
+    let directory = shown.path().join("directory");
+    fs::create_dir(&directory).unwrap();
+    let opened = fs::File::create_new(directory.join("open")).unwrap();
+    fs::write(directory.join("closed"), "").unwrap();
+    // The server learns a moment later that a file was closed.
+    let happens = |what: &dyn Fn() -> bool| {
+        (0..1000).any(|_| {
+            std::thread::sleep(Duration::from_millis(1));
+            what()
+        })
+    };
+    fs::remove_file(directory.join("closed")).unwrap();
+    fs::remove_file(directory.join("open")).unwrap();
+    let names = || -> Vec<_> {
+        let listed = fs::read_dir(scratch.join("directory")).unwrap();
+        listed.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    };
+    assert!(happens(&|| names().len() == 1), "{:?}", names());
+    assert!(names()[0].starts_with(".nfs"), "{:?}", names());
+    let refused = fs::remove_file(directory.join(&names()[0])).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(rustix::io::Errno::BUSY.raw_os_error()));
+    let refused = fs::remove_dir(&directory).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::DirectoryNotEmpty);
+    drop(opened);
+    assert!(happens(&|| fs::remove_dir(&directory).is_ok()), "{:?}", names());
+}
+
+#[test]
 fn who_asks_is_killed() {
     let Some(served) = serve("who_asks_is_killed", |_| {}, &["mkdir:victim:kill"]) else { return };
     let status = Command::new("mkdir").arg(served.file("victim")).status().unwrap();

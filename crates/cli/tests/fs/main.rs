@@ -14,6 +14,7 @@ mod full_disk;
 mod glusterfs;
 mod leftovers;
 mod mounts;
+mod open_names;
 mod power_cut;
 mod signals;
 mod slow;

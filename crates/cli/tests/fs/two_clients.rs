@@ -83,7 +83,11 @@ fn a_copy_is_whole_whenever_the_other_client_looks(scratch: &Scratch, one: &Path
             looking.join().expect("only whole files are seen");
             ran
         });
-        let summary = ran.expect_code(0).json();
+        if ran.code() != 0 {
+            let seen = [one, two].map(|client| names_of_copies(&client.join("looked-at")));
+            panic!("{}: {}names of the copy's own, by client: {seen:?}", ran.code(), ran.err());
+        }
+        let summary = ran.json();
         assert!(summary["signature"].is_string(), "{summary}");
         let files = contents(&[&tree]);
         let seen = whole_files(&target, Path::new(""), &files, Look::After);
@@ -305,6 +309,13 @@ fn read_without_following(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut content = Vec::new();
     File::from(opened).read_to_end(&mut content)?;
     Ok(content)
+}
+
+/// Temporary names in a tree, and what is below them.
+fn names_of_copies(tree: &Path) -> Vec<PathBuf> {
+    let listed = oracle::list(tree).unwrap_or_default().into_keys();
+    let paths = listed.map(|path| PathBuf::from(OsStr::from_bytes(&path)));
+    paths.filter(|path| path.iter().any(is_temporary)).collect()
 }
 
 fn is_temporary(name: &OsStr) -> bool {

@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, CString};
 
-use atta_entry::{Errno, Kind};
+use atta_entry::{Errno, Kind, Metadata};
 use atta_runtime::Stop;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::AtFlags;
@@ -27,6 +27,15 @@ pub(crate) struct Tally {
     pub(crate) entries: u64,
     /// Bytes on the disk that have no other name.
     pub(crate) bytes: u64,
+}
+
+impl Tally {
+    /// Counts an entry.
+    pub(crate) fn add(&mut self, found: &Metadata) {
+        let has_another_name = found.kind() != Kind::Directory && found.nlink != 1;
+        self.entries += 1;
+        self.bytes += if has_another_name { 0 } else { found.allocated_bytes() };
+    }
 }
 
 /// A directory on the way down.
@@ -69,7 +78,7 @@ pub(crate) fn dispose(
             None => None,
         };
         let over = parent.as_ref().map_or(directory, AsFd::as_fd);
-        match end(over, &done.name, manner) {
+        match end(over, &done, manner) {
             Err(Errno::NOTEMPTY) if done.again < AGAIN_MOST => {
                 let below = list(&here, manner, tally)?;
                 done = Level { below, again: done.again + 1, ..done };
@@ -95,8 +104,7 @@ fn leaf(directory: BorrowedFd<'_>, name: &CStr, manner: &Manner, tally: &mut Tal
     if manner.removes {
         retry(|| rustix::fs::unlinkat(directory, name, AtFlags::empty()))?;
     }
-    tally.entries += 1;
-    tally.bytes += if found.nlink == 1 { found.allocated_bytes() } else { 0 };
+    tally.add(&found);
     Ok(())
 }
 
@@ -112,8 +120,7 @@ fn enter(directory: BorrowedFd<'_>, name: &CStr, above: Place, manner: &Manner) 
 
 fn level(opened: &OwnedFd, name: CString, manner: &Manner, tally: &mut Tally) -> Result<Level, Errno> {
     let place = sys::place_of(opened, manner.features)?;
-    tally.entries += 1;
-    tally.bytes += sys::stat_descriptor(opened)?.allocated_bytes();
+    tally.add(&sys::stat_descriptor(opened)?);
     Ok(Level { name, place, below: list(opened, manner, tally)?, again: 0 })
 }
 
@@ -151,11 +158,14 @@ fn climb(here: &OwnedFd, expected: Place, manner: &Manner) -> Result<OwnedFd, Er
     if sys::place_of(&above, manner.features)? == expected { Ok(above) } else { Err(Errno::STALE) }
 }
 
-fn end(above: BorrowedFd<'_>, name: &CStr, manner: &Manner) -> Result<(), Errno> {
+fn end(above: BorrowedFd<'_>, done: &Level, manner: &Manner) -> Result<(), Errno> {
     if !manner.removes {
         return Ok(());
     }
-    match retry(|| rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)) {
+    if done.again == AGAIN_MOST {
+        return sys::remove_empty(above, &done.name);
+    }
+    match retry(|| rustix::fs::unlinkat(above, &done.name, AtFlags::REMOVEDIR)) {
         Err(Errno::NOENT) => Ok(()),
         // POSIX lets it be either.
         Err(Errno::EXIST) => Err(Errno::NOTEMPTY),

@@ -99,7 +99,7 @@ impl JobDirectory {
         if number.is_some_and(|number| running.contains(&number)) {
             return Ok(Ended::Held(number));
         }
-        let _held = match try_hold(&directory)? {
+        let held = match try_hold(&directory)? {
             Holding::Free(held) => held,
             Holding::Held => return Ok(Ended::Held(number)),
         };
@@ -107,7 +107,9 @@ impl JobDirectory {
             return Ok(Ended::Unknown);
         };
         if removes {
-            sys::retry(|| rustix::fs::unlinkat(&home, &self.name, AtFlags::REMOVEDIR))?;
+            // NFS keeps names of files that are open.
+            drop(held);
+            sys::remove_empty(&home, &self.name)?;
             // Runs may be in it.
             let _ = sys::retry(|| rustix::fs::unlinkat(&self.top, &self.home, AtFlags::REMOVEDIR));
         }

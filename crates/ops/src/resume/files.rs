@@ -84,7 +84,7 @@ pub(super) fn forget(directory: &OwnedFd, names: &[CString]) -> Result<(), Errno
 fn remove_catalog(directory: &OwnedFd) -> Result<(), Errno> {
     let catalog = sys::open_directory_at(directory.as_fd(), CATALOG)?;
     sys::names_of(&catalog, FILES_MAX)?.iter().try_for_each(|name| remove(&catalog, name))?;
-    retry(|| rustix::fs::unlinkat(directory, CATALOG, AtFlags::REMOVEDIR))
+    sys::remove_empty(directory, CATALOG)
 }
 
 /// How many files a catalog has that is not complete, and their size on the disk.

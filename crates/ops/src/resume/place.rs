@@ -252,11 +252,13 @@ impl JobPlace {
         let Some(in_target) = &self.in_target else { return };
         let (Ok(top), Ok(home)) = (in_target.top(), in_target.home()) else { return };
         if let Ok(directory) = self.open() {
-            let Ok(Holding::Free(_held)) = try_hold(&directory) else { return };
+            let Ok(Holding::Free(held)) = try_hold(&directory) else { return };
             if !matches!(read_header(&directory), Ok(None)) || forget_files(&directory, true).is_err() {
                 return;
             }
-            let _ = retry(|| rustix::fs::unlinkat(&home, &in_target.name, AtFlags::REMOVEDIR));
+            // NFS keeps names of files that are open.
+            drop(held);
+            let _ = sys::remove_empty(&home, &in_target.name);
         }
         // Other runs may be in it.
         let _ = retry(|| rustix::fs::unlinkat(&top, home_name(), AtFlags::REMOVEDIR));
@@ -267,9 +269,9 @@ impl JobPlace {
         let Some(in_target) = &self.in_target else { return Ok(()) };
         let top = sys::open_directory_path(in_target.top.as_os_str().as_bytes(), true)?;
         let home = jobs::open_private(&top, &home_name(), None)?;
-        match retry(|| rustix::fs::unlinkat(&home, &in_target.name, AtFlags::REMOVEDIR)) {
-            // The same command begins there again, or an NFS client keeps names of files that are open.
-            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => {}
+        match sys::remove_empty(&home, &in_target.name) {
+            // The same command begins there again.
+            Ok(()) | Err(Errno::NOTEMPTY) => {}
             Err(errno) => return Err(errno),
         }
         // Other runs may be in it.

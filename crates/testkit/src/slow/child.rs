@@ -86,6 +86,13 @@ impl Builder {
         self
     }
 
+    /// A file that is removed in that directory while it is open has another name there until it is closed, as on an NFS client.
+    #[must_use]
+    pub const fn keep_open_names(mut self) -> Self {
+        self.options.keeps_open_names = true;
+        self
+    }
+
     /// What was written or named in that directory and not synced is lost when it is unmounted.
     #[must_use]
     pub const fn lose_unsynced(mut self) -> Self {

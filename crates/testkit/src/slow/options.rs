@@ -15,6 +15,8 @@ pub struct Options {
     pub over: Option<PathBuf>,
     /// Names of that directory that differ in case alone (ASCII) are one.
     pub folds_case: bool,
+    /// A file that is removed there while it is open has another name in its directory until it is closed.
+    pub keeps_open_names: bool,
     /// What was written or named there and not synced is lost in the end.
     pub loses_unsynced: bool,
     /// The file that gets what is done to the only file of that directory: writes and syncs.
@@ -50,6 +52,7 @@ impl Default for Options {
             mountpoint: PathBuf::new(),
             over: None,
             folds_case: false,
+            keeps_open_names: false,
             loses_unsynced: false,
             record: None,
             latency: Duration::from_micros(2000),
@@ -77,6 +80,8 @@ SIGINT. Then it prints what it served.
 
   --over DIRECTORY    serve this directory instead of a synthetic tree
   --fold-case         names are case-insensitive
+  --keep-open-names   a file removed while it is open is called .nfs* until it is
+                      closed, as on an NFS client
   --lose-unsynced     data and names that were not synced are lost at the end,
                       as in a power failure
   --record FILE       append the writes and syncs of the only file in DIRECTORY to FILE
@@ -133,6 +138,7 @@ impl Options {
                 "--unknown-types" => options.has_unknown_types = true,
                 "--readdirplus" => options.has_readdirplus = true,
                 "--fold-case" => options.folds_case = true,
+                "--keep-open-names" => options.keeps_open_names = true,
                 "--lose-unsynced" => options.loses_unsynced = true,
                 "--over" => options.over = Some(arguments.next().ok_or("--over wants a directory")?.into()),
                 "--record" => options.record = Some(arguments.next().ok_or("--record wants a file")?.into()),
@@ -210,6 +216,7 @@ impl Options {
             ("--unknown-types", self.has_unknown_types),
             ("--readdirplus", self.has_readdirplus),
             ("--fold-case", self.folds_case),
+            ("--keep-open-names", self.keeps_open_names),
             ("--lose-unsynced", self.loses_unsynced),
         ];
         let set = flags.iter().filter(|(_, is_set)| *is_set);
@@ -235,7 +242,9 @@ mod tests {
         assert_eq!((options.directories, options.depth, options.files), (2, 3, 4));
         assert_eq!((options.flat, options.faults.len(), options.threads), (Some(6), 2, 9));
         assert_eq!(Options::parse(options.arguments()), Ok(options));
-        let plus = parse("--readdirplus /m --over /d --fold-case --lose-unsynced --record /r").unwrap();
+        let plus =
+            parse("--readdirplus /m --over /d --fold-case --keep-open-names --lose-unsynced --record /r")
+                .unwrap();
         assert_eq!(plus.over.as_deref(), Some(std::path::Path::new("/d")));
         assert_eq!(plus.record.as_deref(), Some(std::path::Path::new("/r")));
         assert_eq!(Options::parse(plus.arguments()), Ok(plus));

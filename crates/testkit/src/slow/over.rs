@@ -20,6 +20,7 @@ use rustix::fs::{
 use rustix::io::{Errno, Result, pread, pwrite};
 
 use super::fault::Effect;
+use super::kept::Kept;
 use super::nodes::{Nodes, kind_of};
 use super::operation::Operation;
 use super::record::{Event, Record};
@@ -32,6 +33,8 @@ pub(super) struct Over {
     gate: Gate,
     nodes: Nodes,
     folds_case: bool,
+    /// None: what is removed has no name at once.
+    kept: Option<Kept>,
     open: Mutex<HashMap<u64, Open>>,
     next: AtomicU64,
     notes: Notes,
@@ -53,6 +56,16 @@ enum Open {
     Directory(Arc<Listing>),
 }
 
+impl Open {
+    /// The inode of a file.
+    fn inode(&self) -> Option<u64> {
+        match self {
+            Self::File(file) => rustix::fs::fstat(file).ok().map(|stat| stat.st_ino),
+            Self::Directory(_) => None,
+        }
+    }
+}
+
 /// A directory as it was when it was opened.
 #[derive(Debug)]
 struct Listing {
@@ -71,7 +84,28 @@ struct Entry {
 impl Over {
     pub(super) fn new(directory: &Path, folds_case: bool, gate: Gate, notes: Notes) -> io::Result<Self> {
         let (open, next) = (Mutex::default(), AtomicU64::new(1));
-        Ok(Self { gate, nodes: Nodes::new(directory)?, folds_case, open, next, notes })
+        Ok(Self { gate, nodes: Nodes::new(directory)?, folds_case, kept: None, open, next, notes })
+    }
+
+    /// Keeps names of open files that are removed.
+    pub(super) fn keeping(self, kept: Option<Kept>) -> Self {
+        Self { kept, ..self }
+    }
+
+    /// Removes a name of a file.
+    fn remove(&self, parent: INodeNo, name: &OsStr) -> Result<()> {
+        let directory = self.nodes.get(parent)?;
+        let Some(kept) = &self.kept else { return rustix::fs::unlinkat(&directory, name, AtFlags::empty()) };
+        if Kept::is_kept(name) {
+            return Err(Errno::BUSY);
+        }
+        let inode = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?.st_ino;
+        // No file is opened or closed meanwhile.
+        let open = self.lock();
+        match open.values().any(|open| open.inode() == Some(inode)) {
+            true => kept.keep(directory, name, inode),
+            false => rustix::fs::unlinkat(&directory, name, AtFlags::empty()),
+        }
     }
 
     /// Notes that the bytes of a file have changed.
@@ -201,7 +235,13 @@ impl Over {
     }
 
     fn close(&self, handle: FileHandle) {
-        self.lock().remove(&handle.0);
+        let mut open = self.lock();
+        let closed = open.remove(&handle.0).and_then(|closed| closed.inode());
+        if let (Some(kept), Some(inode)) = (&self.kept, closed)
+            && !open.values().any(|open| open.inode() == Some(inode))
+        {
+            kept.close(inode);
+        }
     }
 
     /// Reads a whole directory; an error that a rule has for that comes part way.

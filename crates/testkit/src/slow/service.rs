@@ -17,6 +17,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use super::counts::{Counts, Served};
 use super::fault::Effect;
 use super::faults::Faults;
+use super::kept::Kept;
 use super::operation::Operation;
 use super::options::Options;
 use super::over::{Notes, Over};
@@ -56,7 +57,8 @@ impl Service {
             Some(directory) => {
                 let record = options.record.as_deref().map(Record::open).transpose()?;
                 let notes = Notes { unsynced: unsynced.clone(), record };
-                let over = Over::new(directory, options.folds_case, gate, notes)?;
+                let kept = options.keeps_open_names.then(Kept::default);
+                let over = Over::new(directory, options.folds_case, gate, notes)?.keeping(kept);
                 mount(over, &mountpoint, options)?.spawn()?
             }
             None => {

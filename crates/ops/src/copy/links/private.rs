@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use atta_entry::Errno;
 use atta_runtime::Seat;
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, Mode};
+use rustix::fs::Mode;
 
 use crate::copy::target::mirror::Shared;
 use crate::jobs::record::Record;
@@ -92,12 +92,7 @@ impl PrivateDirectory {
 
     /// Removes the links' directory, which must be empty.
     pub(crate) fn remove_links(&self) -> Result<(), Errno> {
-        let remove = |own: &OwnedFd| retry(|| rustix::fs::unlinkat(own, LINKS, AtFlags::REMOVEDIR));
-        match self.with_job(remove) {
-            // The reply to the first request was lost.
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(errno),
-        }
+        self.with_job(|own| sys::remove_empty(own, LINKS))
     }
 
     /// Calls `act` with the job's directory.

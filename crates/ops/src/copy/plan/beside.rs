@@ -76,7 +76,7 @@ pub(crate) fn begin(place: &Place<'_>, sources: &[Vec<u8>]) -> Result<Option<Job
     }
     report_crowd(others.iter().find(|other| runs(other) && meets(&record, &other.record)), is_locked, watch);
     // An earlier run of this job is none of them.
-    let others = others.iter().filter(|other| other.record.job != namer.job());
+    let others = others.into_iter().filter(|other| other.record.job != namer.job());
     others.for_each(|other| place.settle(other, identity));
     Ok(Some(job))
 }
@@ -174,9 +174,9 @@ impl Place<'_> {
     }
 
     /// Removes the leftovers of an ended run of the same user, host and boot. Reports any others.
-    fn settle(&self, other: &Other, top: (u64, u64)) {
+    fn settle(&self, other: Other, top: (u64, u64)) {
         let Self { target, options, watch, .. } = *self;
-        if runs(other) {
+        if runs(&other) {
             return;
         }
         let holder = other.record.holder.clone();
@@ -184,7 +184,7 @@ impl Place<'_> {
             && other.record.top == top
             && other.record.uid == rustix::process::geteuid().as_raw();
         if options.given_up != Some(other.record.job)
-            && let Some(job) = self.job_of(other)
+            && let Some(job) = self.job_of(&other)
         {
             return watch.notice(&Notice::Resumable { holder, directory: target.path.clone(), job });
         }

@@ -191,7 +191,7 @@ impl Filesystem for Over {
         let name = &*self.spelled(parent, name);
         let unlink = || {
             let effect = self.pass(request, Operation::Unlink, parent, Some(name), 0)?;
-            rustix::fs::unlinkat(&self.nodes.get(parent)?, name, AtFlags::empty())?;
+            self.remove(parent, name)?;
             self.note_removed(parent, name);
             answer(effect)
         };
