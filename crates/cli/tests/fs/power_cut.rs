@@ -64,8 +64,6 @@ struct Counts {
     resumed: u64,
     anew: u64,
     ended: u64,
-    /// Of those that went on: with a file that became two.
-    split: u64,
     /// Of those that began anew: with something left, and with something that is left by `atta clean`.
     left: u64,
     unproved: u64,

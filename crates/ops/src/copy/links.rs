@@ -9,6 +9,7 @@
 //!   links/DEVICE-INODE.c   a thread makes the copy: the number of its rank; once complete: how many syncs had failed before, how
 //!                                     many names the source has, which run of a job has copied which name, the source's kind, size and
 //!                                     modification time, and its digest
+//!   links/synced           which of them are on storage: see links/synced.rs
 //! ```
 
 pub(crate) mod claims;
@@ -16,6 +17,7 @@ pub(crate) mod forget;
 pub(crate) mod make;
 pub(crate) mod private;
 pub(crate) mod ranks;
+pub(crate) mod synced;
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{CStr, CString};

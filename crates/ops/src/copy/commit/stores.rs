@@ -8,6 +8,7 @@ use atta_entry::{Errno, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
+use crate::copy::links::synced::SyncedLinks;
 use crate::copy::options::{Fsync, Options};
 use crate::copy::results::times::Syncs;
 use crate::copy::target::mirror::{Mirror, Shared, StoreFacts};
@@ -54,6 +55,7 @@ pub(crate) struct Stores {
     /// Syncs that failed. The kernel reports an error once, to the first caller, so everything begun before stays in doubt.
     failed: AtomicU64,
     syncs: Arc<Syncs>,
+    synced_links: SyncedLinks,
 }
 
 /// When entries of a directory are made durable.
@@ -89,6 +91,7 @@ impl Stores {
             turn: Mutex::default(),
             failed: AtomicU64::new(0),
             syncs: Arc::default(),
+            synced_links: SyncedLinks::new(options.run_of_job.unwrap_or_default()),
         };
         stores.top_durability = stores.add(device, top);
         stores
@@ -232,6 +235,11 @@ impl Stores {
         self.failed.load(Ordering::Acquire)
     }
 
+    /// Which files with several names are on storage.
+    pub(crate) fn synced_links(&self) -> &SyncedLinks {
+        &self.synced_links
+    }
+
     /// The number and duration of syncs.
     pub(crate) fn syncs(&self) -> &Arc<Syncs> {
         &self.syncs
@@ -250,7 +258,9 @@ impl Stores {
     /// Makes all data durable that was written where `syncfs` does that. After a failure, all data begun before is in doubt.
     pub(crate) fn sync(&self) -> Result<(), Errno> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let begun = self.synced_links.begin();
         let synced = self.syncs.timed(|| self.sync_those(|store| store.durability == Durability::Whole));
+        self.synced_links.end(begun, synced.is_ok());
         if synced.is_err() {
             self.failed.fetch_add(1, Ordering::AcqRel);
         }

@@ -28,9 +28,36 @@ pub(crate) struct Known {
     /// Facts about the source. Its inode number is not enough: other hosts may give it to another file, and it may be reused later.
     pub(crate) source: [u64; SOURCE_FACTS],
     pub(crate) maker: MakerOf,
-    /// Until when the copy can be trusted: a number of the host's start; 0: it is on storage.
-    pub(crate) start: u64,
+    pub(crate) trust: Trust,
     pub(crate) digest: Option<Hash>,
+}
+
+/// Whether a later run can trust a copy to be whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trust {
+    /// A number of this start of the host, on which the copy is whole; 0: it is on storage.
+    start: u64,
+    /// The copy is on storage if a sync with a higher number is recorded; 0: none is.
+    sync: u64,
+}
+
+impl Trust {
+    pub(crate) const ON_STORAGE: Self = Self { start: 0, sync: 0 };
+
+    /// For a copy that a sync with a higher number than this writes to storage.
+    pub(crate) fn after_sync(sync: u64) -> Self {
+        Self { start: this_start(), sync }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_another_start(sync: u64) -> Self {
+        Self { start: this_start() ^ 2, sync }
+    }
+
+    /// `synced`: the last recorded sync.
+    fn holds(self, synced: u64) -> bool {
+        self.start == 0 || self.start == this_start() || (1..synced).contains(&self.sync)
+    }
 }
 
 /// Who made a copy, if the job has a log.
@@ -66,18 +93,19 @@ pub(crate) fn facts_of(metadata: &Metadata) -> [u64; SOURCE_FACTS] {
 }
 
 impl Known {
-    const NUMBERS: usize = 5 + SOURCE_FACTS;
+    const NUMBERS: usize = 6 + SOURCE_FACTS;
     const MOST: usize = 8 * Self::NUMBERS + 32;
 
     /// For a source with this metadata that is copied now.
     pub(crate) fn new(metadata: &Metadata, since: u64, digest: Option<Hash>) -> Self {
         let (names, source) = (metadata.nlink.into(), facts_of(metadata));
-        Self { since, names, source, maker: MakerOf::default(), start: this_start(), digest }
+        let (maker, trust) = (MakerOf::default(), Trust::after_sync(0));
+        Self { since, names, source, maker, trust, digest }
     }
 
-    /// Whether the copy is whole, also after a power cut.
-    pub(crate) fn can_be_trusted(&self) -> bool {
-        self.start == 0 || self.start == this_start()
+    /// Whether the copy is whole, also after a power cut. `synced`: the last recorded sync.
+    pub(crate) fn can_be_trusted(&self, synced: u64) -> bool {
+        self.trust.holds(synced)
     }
 
     /// Made by this run under this name.
@@ -87,7 +115,8 @@ impl Known {
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let MakerOf { run, name } = self.maker;
-        let numbers = [self.since, self.names, run, name, self.start].into_iter().chain(self.source);
+        let Trust { start, sync } = self.trust;
+        let numbers = [self.since, self.names, run, name, start, sync].into_iter().chain(self.source);
         let mut bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
         bytes.extend(self.digest.iter().flat_map(Hash::as_bytes));
         bytes
@@ -100,11 +129,11 @@ impl Known {
         let mut numbers = numbers.chunks_exact(8).map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes));
         let (since, names) = (numbers.next()?, numbers.next()?);
         let maker = MakerOf { run: numbers.next()?, name: numbers.next()? };
-        let start = numbers.next()?;
+        let trust = Trust { start: numbers.next()?, sync: numbers.next()? };
         let mut source = [0; SOURCE_FACTS];
         source.iter_mut().zip(numbers).for_each(|(fact, number)| *fact = number);
         let digest = digest.try_into().ok().map(Hash::from_bytes);
-        (source[0] != 0).then_some(Self { since, names, source, maker, start, digest })
+        (source[0] != 0).then_some(Self { since, names, source, maker, trust, digest })
     }
 }
 

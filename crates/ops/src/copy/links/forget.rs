@@ -11,6 +11,7 @@ use rustix::fd::OwnedFd;
 
 use crate::copy::links::claims::{Claim, Removed, forget_link, key_of, read_claim};
 use crate::copy::links::private::PrivateDirectory;
+use crate::copy::links::synced::{SYNCED, last_synced};
 use atta_sys as sys;
 
 /// Names read at once while the links' directory is removed.
@@ -39,14 +40,15 @@ pub(crate) fn forget_links(private: &PrivateDirectory, threads: usize) -> Result
 }
 
 /// Removes what an earlier run of the job has not completed: claims whose copies nobody makes, and copies that may be incomplete after a power cut.
-/// On another host than before, those may be whole as well, but that is not known.
+/// On another host than before, those that no sync has written may be whole as well, but that is not known.
 pub(crate) fn forget_incomplete(private: &PrivateDirectory) -> Result<(), Errno> {
     let Some(known) = private.links_of_another() else { return Ok(()) };
-    let names = sys::names_of(&known, usize::MAX)?;
-    let keys: BTreeSet<_> = names.iter().map(|name| key_of(name)).collect();
+    let (names, synced) = (sys::names_of(&known, usize::MAX)?, last_synced(&known));
+    let names = names.iter().filter(|name| name.as_c_str() != SYNCED);
+    let keys: BTreeSet<_> = names.map(|name| key_of(name)).collect();
     for key in keys {
         let is_whole =
-            matches!(read_claim(&known, &key), Ok(Claim::Complete(found)) if found.can_be_trusted());
+            matches!(read_claim(&known, &key), Ok(Claim::Complete(found)) if found.can_be_trusted(synced));
         if !is_whole || sys::stat_at(&known, &key, false).is_err() {
             forget_link(&known, &key)?;
         }
@@ -85,7 +87,8 @@ mod tests {
 
     use atta_testkit::scratch::Scratch;
 
-    use crate::copy::links::claims::{Claim, Known, claim, keep_known, key, read_claim};
+    use crate::copy::links::claims::{Claim, Known, Trust, claim, keep_known, key, read_claim};
+    use crate::copy::links::synced::SyncedLinks;
     use crate::copy::nothing_fails::NothingFails;
     use crate::copy::options::Options;
     use crate::copy::{Copy, Seat};
@@ -107,7 +110,8 @@ mod tests {
         private.stay();
         let known = private.links().unwrap();
         let mut keys = Vec::new();
-        for name in ["claimed", "whole", "of-another-start", "without-copy"] {
+        let synced = SyncedLinks::new(1);
+        for name in ["claimed", "whole", "synced-copy", "of-another-start", "without-copy"] {
             fs::write(source.join(name), name).unwrap();
             let metadata = sys::stat_path(source.join(name).as_os_str().as_bytes(), false).unwrap();
             let claimed = claim(known, &metadata, 0).unwrap().unwrap();
@@ -124,7 +128,11 @@ mod tests {
             let now = Known::new(&metadata, 0, None);
             match name {
                 "claimed" => drop(claimed),
-                "of-another-start" => keep_known(claimed, &Known { start: now.start ^ 2, ..now }).unwrap(),
+                "synced-copy" | "of-another-start" => {
+                    let trust = Trust::of_another_start(synced.number(known));
+                    keep_known(claimed, &Known { trust, ..now }).unwrap();
+                    synced.end(synced.begin(), name == "synced-copy");
+                }
                 _ => keep_known(claimed, &now).unwrap(),
             }
             keys.push((name, key(&metadata)));
@@ -135,11 +143,9 @@ mod tests {
         let known = copy.operation.target.private.links().unwrap();
         for (name, key) in keys {
             let is_kept = matches!(read_claim(known, &key), Ok(Claim::Complete(_)));
-            assert_eq!(
-                (is_kept, sys::stat_at(known, &key, false).is_ok()),
-                (name == "whole", name == "whole"),
-                "{name}"
-            );
+            let is_whole = ["whole", "synced-copy"].contains(&name);
+            let found = (is_kept, sys::stat_at(known, &key, false).is_ok());
+            assert_eq!(found, (is_whole, is_whole), "{name}");
         }
     }
 }

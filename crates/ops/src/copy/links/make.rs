@@ -6,12 +6,14 @@ use atta_entry::{Errno, Kind, Metadata};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::AtFlags;
 
+use crate::copy::commit::stores::SyncRule;
 use crate::copy::links::claims::{
-    Claim, Known, MakerOf, claim, facts_of, forget_link, is_there, keep_known, key, link_key, read_claim,
+    Claim, Known, MakerOf, Trust, claim, facts_of, forget_link, is_there, keep_known, key, link_key,
+    read_claim,
 };
 use crate::copy::links::{Deferred, Links};
 use crate::copy::target::Maker;
-use crate::copy::target::mirror::Location;
+use crate::copy::target::mirror::{Location, Mirror};
 use crate::copy::target::place::{Item, Made, Place, remove};
 use crate::copy::target::special::read_link;
 use crate::file::error::{FileError, Step};
@@ -104,12 +106,12 @@ impl Linker<'_> {
         if metadata.kind() != Kind::File {
             let is_left = self.maker.is_named_left_as(item, known, key)?;
             if is_left {
-                keep_known(claim, &now)?;
+                keep_known(claim, &Known { trust: self.trust_in(to.mirror, known), ..now })?;
                 self.maker.note_left(to)?;
                 return Ok(None);
             }
             let made = self.maker.named(item, Some(key))?;
-            if keep_known(claim, &now).is_err() {
+            if keep_known(claim, &Known { trust: self.trust_in(to.mirror, known), ..now }).is_err() {
                 self.forget_kept(known, key);
             }
             return Ok(Some(made));
@@ -118,7 +120,7 @@ impl Linker<'_> {
             // Names that cannot be linked to it are copied instead.
             let _ = link_key(&file, known, key);
             let digest = self.maker.note_left(to)?;
-            keep_known(claim, &Known { digest, ..now })?;
+            keep_known(claim, &Known { digest, trust: self.trust_in(to.mirror, known), ..now })?;
             return Ok(None);
         }
         let made = self.maker.file(item)?;
@@ -140,12 +142,28 @@ impl Linker<'_> {
         if linked.is_err() {
             self.maker.results.totals.not_kept.hard_links += 1;
         }
-        let is_on_storage = is_synced || target.stores.syncs_each_in(to.mirror);
-        let start = if is_on_storage { 0 } else { now.start };
-        if keep_known(claim, &Known { since: made.since, digest: made.digest, start, ..now }).is_err() {
+        let trust = match is_synced || target.stores.syncs_each_in(to.mirror) {
+            true => Trust::ON_STORAGE,
+            false => self.trust_in(to.mirror, known),
+        };
+        if keep_known(claim, &Known { since: made.since, digest: made.digest, trust, ..now }).is_err() {
             self.forget_kept(known, key);
         }
         Ok(Some(made))
+    }
+
+    /// From when on a later run can trust a copy in this directory that is complete now and is in the links' directory.
+    fn trust_in(&self, mirror: &Mirror, links: &OwnedFd) -> Trust {
+        let target = self.maker.target;
+        match target.stores.sync_rule(mirror) {
+            // What the log says of it is not synced either.
+            SyncRule::Never => Trust::ON_STORAGE,
+            // The record is that of one rank. With several, each file is synced by itself.
+            SyncRule::Batch if target.seat.ranks == 1 => {
+                Trust::after_sync(target.stores.synced_links().number(links))
+            }
+            SyncRule::Batch | SyncRule::Each => Trust::after_sync(0),
+        }
     }
 
     /// Forgets a copy whose record cannot be written. The copy is good, but no other name will find it.
@@ -248,7 +266,8 @@ impl Linker<'_> {
         let is_linked = retry(link).is_ok();
         let is_it = || sys::stat_at(known, &key, false).is_ok_and(|now| (now.device, now.inode) == found);
         if is_linked && is_it() {
-            keep_known(claim, &Known::new(metadata, target.stores.failed_syncs(), None))?;
+            let trust = self.trust_in(to.mirror, known);
+            keep_known(claim, &Known { trust, ..Known::new(metadata, target.stores.failed_syncs(), None) })?;
             return Ok(true);
         }
         drop(claim);
