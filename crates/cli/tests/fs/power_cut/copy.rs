@@ -202,7 +202,7 @@ impl CopyCase {
         let target = self.target(found.disk);
         let is_equal = run(atta().args(["verify", "--content"]).arg(&self.source).arg(target)).code() == 0;
         if is_equal {
-            self.compare(found.disk, &found.said, false);
+            self.compare(found.disk, &found.said);
         }
         is_equal
     }
@@ -226,7 +226,7 @@ impl Case for CopyCase {
         if !found.has_ended {
             return self.go_on(found, counts);
         }
-        self.compare(found.disk, &found.said, false);
+        self.compare(found.disk, &found.said);
         // Where TARGET was the name of the copy, the same command is another copy by now.
         if self.form != Form::Name && found.number.is_multiple_of(4) {
             let resumed = counts.resumed;

@@ -10,6 +10,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 
 use crate::copy::target::Maker;
+use crate::copy::target::existing::is_spelled_so;
 use crate::copy::target::mirror::{Here, Mirror, SourceDirectory};
 use crate::copy::target::place::{Item, Place, refuse_taken};
 use crate::file::error::{FileError, Step};
@@ -51,6 +52,7 @@ impl Maker<'_> {
         match sys::open_directory_at(&to.directory, to.name) {
             Ok(opened) if self.is_own_home(to, &opened) => return Err(failed(Errno::EXIST)),
             Ok(_) if to.mirror.is_new() => return refuse_taken(to, Step::MakeDirectory),
+            Ok(opened) if is_of_another(item, &opened)? => return Err(failed(Errno::EXIST)),
             Ok(_) => return Ok(()),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
@@ -253,12 +255,33 @@ impl Maker<'_> {
     }
 }
 
+/// Whether an existing directory is the copy of another directory of the source: their names differ only in case, and the target folds case.
+fn is_of_another(Item { from, to, .. }: Item<'_>, opened: &OwnedFd) -> Result<bool, FileError> {
+    // The name of a SOURCE is a path.
+    if to.mirror.folds_case.get() == Some(&false) || *from.name != *to.name {
+        return Ok(false);
+    }
+    let identity = |found: Metadata| (found.device, found.inode);
+    let failed = |errno| FileError::new(Step::MakeDirectory, errno);
+    let found = sys::stat_descriptor(opened).map(identity).map_err(failed)?;
+    if is_spelled_so(to, found)? {
+        return Ok(false);
+    }
+    let Some(spelled) = sys::other_spelling(&to.directory, to.name) else { return Ok(false) };
+    let in_source = |name: &CStr| sys::stat_at(from.directory, name, false).map(identity);
+    Ok(in_source(&spelled).is_ok_and(|other| in_source(from.name) != Ok(other)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
+    use std::time::Duration;
 
+    use atta_testkit::lock::Lock;
     use atta_testkit::scratch::Scratch;
+    use atta_testkit::skip;
+    use atta_testkit::slow::SlowFs;
     use rustix::fs::CWD;
 
     use super::*;
@@ -301,6 +324,40 @@ mod tests {
             assert_eq!(made, if is_taken { Ok(()) } else { expected }, "{mode:o} {content:?}");
             content.iter().for_each(|name| fs::remove_file(alias.join(name)).unwrap());
             fs::remove_dir(&alias).unwrap();
+        }
+    }
+
+    // Row 19 of docs/hazards.md: another thread may have completed the other directory by now.
+    #[test]
+    fn copy_of_another_spelling_is_not_entered() {
+        let test = "copy_of_another_spelling_is_not_entered";
+        let _lock = Lock::for_mounts().expect("take the lock of mounts");
+        let scratch = Scratch::new("directories-case").unwrap();
+        let (source, behind) = (scratch.join("source"), scratch.join("behind"));
+        for name in ["source/Both", "source/both", "source/one", "behind/Both", "behind/One"] {
+            fs::create_dir_all(scratch.join(name)).unwrap();
+        }
+        let builder = SlowFs::builder().latency(Duration::ZERO).over(&behind).fold_case();
+        let Some(shown) = skip::unless_available(test, builder.mount()) else { return };
+        let sources = [[source.as_os_str().as_bytes(), b"/."].concat()];
+        let (options, path) = (Options::default(), shown.path().as_os_str().as_bytes());
+        let prepared = Copy::prepare(&sources, path, &options, &NothingFails, Seat::alone());
+        let Copy { operation, .. } = prepared.unwrap();
+        let mut worker = operation.worker(0);
+        let mirror = &operation.target.roots.find(&sources[0]).unwrap().mirror;
+        let opened = fs::File::open(&source).unwrap();
+        for (name, expected) in [
+            (c"both", Err(FileError::new(Step::MakeDirectory, Errno::EXIST))),
+            (c"Both", Ok(())),
+            // Somebody else has made that one.
+            (c"one", Ok(())),
+        ] {
+            let directory = Arc::clone(&operation.target.top.directory);
+            let to = Place { mirror, directory, name, slice: None };
+            let from = Source { directory: rustix::fd::AsFd::as_fd(&opened), name };
+            let metadata = &sys::stat_at(&opened, name, false).unwrap();
+            let item = Item { at: &Location::Root(sources[0].clone()), from, to: &to, metadata };
+            assert_eq!(operation.maker(&mut worker).make_directory(item), expected, "{name:?}");
         }
     }
 }

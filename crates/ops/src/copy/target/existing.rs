@@ -319,7 +319,7 @@ pub(crate) fn there(to: &Place<'_>) -> Result<Option<Metadata>, FileError> {
 }
 
 /// Whether the file found by a name has exactly that name, not one that only a case-folding target treats as equal.
-fn is_spelled_so(to: &Place<'_>, identity: (u64, u64)) -> Result<bool, FileError> {
+pub(crate) fn is_spelled_so(to: &Place<'_>, identity: (u64, u64)) -> Result<bool, FileError> {
     let swapped: Vec<u8> = to.name.to_bytes().iter().map(|byte| swap_case(*byte)).collect();
     if swapped == to.name.to_bytes() {
         return Ok(true);
