@@ -101,6 +101,10 @@ impl CopyLog for OfCopy<'_, '_> {
         let _ = self.0.write_now();
     }
 
+    fn sync(&self) {
+        let _ = self.0.sync_now();
+    }
+
     fn is_kept(&self) -> bool {
         self.0.is_kept()
     }

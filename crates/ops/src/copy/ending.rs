@@ -23,6 +23,7 @@ use crate::copy::options::{Existing, Fsync, Leftovers, Outcome};
 use crate::copy::plan::beside::left_by;
 use crate::copy::results::Results;
 use crate::copy::resume::large::forget_begun;
+use crate::copy::resume::noting::Noting;
 use crate::copy::thread::Worker;
 
 use crate::copy::results::times::{Clock, Phase, RankReport};
@@ -89,12 +90,15 @@ impl<'a> Ending<'a> {
             // A later run of the job goes on with all that is there.
             return self.leave();
         }
+        if session.is_first()
+            && let Some(noting) = &self.operation.commit.noting
+        {
+            noting.end_log();
+        }
         let left = session.beside(|| self.sweep())?;
+        session.beside(|| self.log_links())?;
         let left = self.meet(session, left)?;
         if session.is_first() {
-            if let Some(noting) = &self.operation.commit.noting {
-                noting.end_log();
-            }
             session.beside(|| self.clean(left))?;
         }
         self.meet(session, 0)?;
@@ -195,6 +199,16 @@ impl<'a> Ending<'a> {
             swept.iter().for_each(|mirror| operation.sweep_directory(worker, &mirror.target));
         }
         operation.commit.left_over() + self.failed_of_job()
+    }
+
+    /// Puts on storage what the log says of names that are links, before the links' directory is removed: a later run that makes such names
+    /// again would not find their file.
+    fn log_links(&mut self) {
+        let Self { operation, worker, .. } = self;
+        if operation.target.private.is_used() {
+            operation.committer(worker).sync_held();
+            operation.commit.noting.iter().for_each(Noting::sync_log);
+        }
     }
 
     /// Entries that failed so far, if a later run of the job tries them again: what it needs for that is not removed.

@@ -104,6 +104,11 @@ pub trait CopyLog: Sync {
     /// Writes now what was noted.
     fn write(&self);
 
+    /// As [`write`](Self::write); it is also on storage, if a log has begun.
+    fn sync(&self) {
+        self.write();
+    }
+
     /// Whether there is a log with which a later run goes on. One that has not begun begins now.
     fn is_kept(&self) -> bool;
 
@@ -120,6 +125,11 @@ impl Noting<'_> {
     /// See [`CopyLog::end`].
     pub(crate) fn end_log(&self) {
         self.log.end();
+    }
+
+    /// See [`CopyLog::sync`].
+    pub(crate) fn sync_log(&self) {
+        self.log.sync();
     }
 }
 
