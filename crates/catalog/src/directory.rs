@@ -340,10 +340,12 @@ impl Drop for Catalog {
         if self.on_drop == OnDrop::Keep {
             return;
         }
-        for (name, _) in &self.made {
+        for (name, file) in self.made.drain(..) {
+            // An NFS client keeps a name of a file that is removed while it is open.
+            drop(file);
             // There is no caller to report to: the error that led here is the one that counts. Files that cannot be removed stay under a
             // name that no reader takes for a catalog.
-            let _ignored = fs::remove_file(self.partial.join(name));
+            let _ignored = fs::remove_file(self.partial.join(&name));
         }
         if self.on_drop == OnDrop::RemoveAll {
             self.remove_foreign();

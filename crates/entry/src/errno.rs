@@ -31,6 +31,8 @@ impl Errno {
     pub const NOMEM: Self = Self(12);
     /// Permission denied.
     pub const ACCES: Self = Self(13);
+    /// Device or resource busy.
+    pub const BUSY: Self = Self(16);
     /// File exists.
     pub const EXIST: Self = Self(17);
     /// Invalid cross-device link; here: a link that leads out of the tree.
@@ -61,6 +63,8 @@ impl Errno {
     pub const RANGE: Self = Self(34);
     /// File name too long.
     pub const NAMETOOLONG: Self = Self(36);
+    /// No locks available.
+    pub const NOLCK: Self = Self(37);
     /// Function not implemented.
     pub const NOSYS: Self = Self(38);
     /// Directory not empty.

@@ -140,7 +140,7 @@ pub fn run(directory: &[u8], options: &Options<'_>) -> Result<Outcome, Refused> 
     // Records go last: without them, leftovers cannot be recognized.
     if is_swept {
         for other in ended {
-            let path = [directory, other.name.as_bytes()].join(&b'/');
+            let path = [directory, other.path().as_slice()].join(&b'/');
             match jobs::remove_other(other, &top, &manner) {
                 Ok(removed) => outcome.add_removed(removed),
                 Err(errno) => outcome.fail(&path, errno),

@@ -60,6 +60,16 @@ pub(crate) struct Other {
     pub(crate) name: CString,
 }
 
+impl Other {
+    /// The path of its private directory, below the directory that the runs are in.
+    pub(crate) fn path(&self) -> Vec<u8> {
+        match self.name == self.namer.alone() {
+            true => self.name.as_bytes().to_vec(),
+            false => [self.namer.home().as_bytes(), self.name.as_bytes()].join(&b'/'),
+        }
+    }
+}
+
 /// The directory of this run, which is removed when this is dropped, unless it is kept.
 #[derive(Debug)]
 pub(crate) struct Job {
@@ -99,16 +109,17 @@ pub(crate) struct Setting<'a> {
     pub(crate) features: Features,
 }
 
-/// Makes the private directory of a run. `refuses` sees the other runs first, and no other begins meanwhile.
+/// Makes the private directory of a run. `refuses` sees the other runs first, and no other begins meanwhile. Where processes of other
+/// hosts do not see the lock of a directory, it sees them once more when they see this run: of two that begin at the same time, both may
+/// be refused.
 ///
 /// # Errors
 /// The error of `refuses`. The inner error is why the directory could not be made.
 pub(crate) fn begin<E>(
     setting: &Setting<'_>,
     record: &Record,
-    refuses: impl FnOnce(&[Other]) -> Result<(), E>,
+    refuses: impl Fn(&[Other]) -> Result<(), E>,
 ) -> Result<Result<Begun, Errno>, E> {
-    let mut refuses = Some(refuses);
     for _ in 0..TRIES {
         let home = match setting.is_alone {
             true => Ok(None),
@@ -128,11 +139,19 @@ pub(crate) fn begin<E>(
                 (others_in(home), lockless)
             }
         };
-        if let Some(refuses) = refuses.take() {
+        refuses(&others)?;
+        let (job, missing) = match make(setting, home.as_ref(), record) {
+            // The last other run has ended, and has removed the directory of all runs.
+            Err(Errno::NOENT | Errno::STALE) if home.is_some() => continue,
+            Err(errno) => return Ok(Err(errno)),
+            Ok(made) => made,
+        };
+        if let Some(home) = home.filter(|home| sys::locks::are_local_for_directories(home)) {
+            let mut others = others_in(&home);
+            others.retain(|other| other.name != job.name);
             refuses(&others)?;
         }
-        let job = make(setting, home.as_ref(), record);
-        return Ok(job.map(|(job, missing)| Begun { job, others, lockless: lockless.or(missing) }));
+        return Ok(Ok(Begun { job, others, lockless: lockless.or(missing) }));
     }
     Ok(Err(Errno::NOENT))
 }
@@ -208,7 +227,9 @@ pub(crate) fn other(above: &Arc<OwnedFd>, name: &CStr) -> Result<Option<Other>, 
     if name != namer.tag().as_c_str() && name != namer.alone().as_c_str() {
         return Ok(None);
     }
-    let state = match retry(|| rustix::fs::flock(&opened, FlockOperation::NonBlockingLockExclusive)) {
+    let state = match sys::locks::try_lock(&opened) {
+        // The run has ended just now, and removes its directory.
+        Ok(()) if !is_record(&directory, &opened) => return Ok(None),
         Ok(()) => State::Ended { lock: opened },
         Err(Errno::AGAIN) => State::Runs,
         Err(_) => State::Unknown,
@@ -235,6 +256,14 @@ pub(crate) fn read_record(directory: &OwnedFd) -> Result<Option<(OwnedFd, Record
     let mut text = vec![0; usize::try_from(found.size).unwrap_or_default()];
     let filled = sys::data::read_full_at(&file, &mut text, 0)?;
     Ok(Record::from_text(&text[..filled]).map(|record| (file, record)))
+}
+
+/// Whether an open file is the record in a private directory.
+fn is_record(directory: &OwnedFd, opened: &OwnedFd) -> bool {
+    let named = sys::stat_at(directory, RECORD, false);
+    let opened = sys::stat_descriptor(opened);
+    let identity = |found: atta_entry::Metadata| (found.device, found.inode);
+    named.is_ok_and(|named| opened.is_ok_and(|opened| identity(named) == identity(opened)))
 }
 
 /// Creates the file of a record, in a private directory.
@@ -282,12 +311,13 @@ fn make(
         let _ = rustix::fs::unlinkat(above, &name, AtFlags::REMOVEDIR);
         let _ = rustix::fs::unlinkat(top, namer.home(), AtFlags::REMOVEDIR);
     })?;
-    let lockless = retry(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)).err();
+    let lockless = sys::locks::try_lock(&file).err();
     let home = home.map(|home| rustix::io::dup(home).map(|home| (home, namer.home())));
     let home = home.transpose().map_err(|error| Errno(error.raw_os_error()))?;
     let written = sys::data::write_all_at(&file, record.to_text().as_bytes(), 0);
-    if is_durable {
-        // Without this, the record still identifies leftovers of a killed run, but not those of a power cut.
+    if is_durable || sys::file_systems::is_nfs(&file) {
+        // Without this, the record still identifies leftovers of a killed run, but not those of a power cut; and other clients of NFS
+        // do not see it.
         let _ = retry(|| rustix::fs::fsync(&file));
     }
     // From here on, dropping the job removes the directory.
@@ -319,7 +349,7 @@ impl Job {
     pub(crate) fn end(&mut self) -> Result<(), Errno> {
         let Some(directory) = self.directory.take() else { return Ok(()) };
         let above = self.home.as_ref().map_or(&*self.top, |(home, _)| home);
-        let ended = remove_own(above, &directory, &self.name, self.file.take());
+        let ended = remove_own(above, &directory, &self.name, &mut self.file);
         if let Some((_, name)) = &self.home {
             // Other runs may be in it.
             let _ = rustix::fs::unlinkat(&self.top, name, AtFlags::REMOVEDIR);
@@ -352,8 +382,11 @@ impl Drop for Job {
 /// Returns what it held. The record goes last: without it, nobody can tell whose the rest is.
 pub(crate) fn remove_other(other: Other, top: &OwnedFd, manner: &tree::Manner) -> Result<tree::Tally, Errno> {
     let Other { above, name, namer, state, .. } = other;
-    let directory = open_private(&above, &name, None)?;
     let mut tally = tree::Tally::default();
+    let directory = match open_private(&above, &name, None) {
+        Err(Errno::NOENT) => return Ok(tally),
+        opened => opened?,
+    };
     tally.add(&sys::stat_descriptor(&directory)?);
     let names = sys::names_of(&directory, usize::MAX)?;
     for name in names.iter().filter(|name| name.as_c_str() != RECORD) {
@@ -363,20 +396,25 @@ pub(crate) fn remove_other(other: Other, top: &OwnedFd, manner: &tree::Manner) -
         tally.add(&record);
     }
     if manner.removes {
-        let lock = match state {
+        let mut lock = match state {
             State::Ended { lock } => Some(lock),
             State::Runs | State::Unknown => None,
         };
-        remove_own(&above, &directory, &name, lock)?;
+        remove_own(&above, &directory, &name, &mut lock)?;
         // Other runs may be in it.
         let _ = rustix::fs::unlinkat(top, namer.home(), AtFlags::REMOVEDIR);
     }
     Ok(tally)
 }
 
-/// Removes the private directory of a run, which has nothing in it but the record. `file`: the open record. Nobody can take the lock
-/// that it has once the record has no name.
-fn remove_own(above: &OwnedFd, directory: &OwnedFd, name: &CStr, file: Option<OwnedFd>) -> Result<(), Errno> {
+/// Removes the private directory of a run, which has nothing in it but the record. `file`: the open record, which has the lock. Whoever
+/// takes the lock of a record that has no name ignores it ([`other`]).
+fn remove_own(
+    above: &OwnedFd,
+    directory: &OwnedFd,
+    name: &CStr,
+    file: &mut Option<OwnedFd>,
+) -> Result<(), Errno> {
     sys::until_empty(|| {
         let names = sys::names_of(directory, 2)?;
         let is_alone = names.iter().all(|name| name.as_c_str() == RECORD);
@@ -384,7 +422,7 @@ fn remove_own(above: &OwnedFd, directory: &OwnedFd, name: &CStr, file: Option<Ow
     })?;
     missing_is_removed(retry(|| rustix::fs::unlinkat(directory, RECORD, AtFlags::empty())))?;
     // An NFS client keeps a name of it until it is closed.
-    drop(file);
+    drop(file.take());
     sys::remove_empty(above, name)
 }
 
@@ -470,6 +508,41 @@ mod tests {
         remove_other(ended, &top, &manner).unwrap();
         drop((second, third.job));
         assert!(names(&scratch).is_empty(), "{:?}", names(&scratch));
+    }
+
+    #[test]
+    fn directory_of_all_runs_may_be_removed_meanwhile() {
+        let scratch = Scratch::new("jobs-meanwhile").unwrap();
+        let (top, namer, features) = (top(&scratch), Namer::new(1), Features::default());
+        let setting =
+            Setting { top: &top, namer: &namer, own_uid: None, is_alone: false, is_durable: true, features };
+        let makes = vec![Makes { name: c"new".to_owned(), is_new: true }];
+        let record = Record::of_this_process(namer.job(), (0, 0), false, makes);
+        let tries = std::cell::Cell::new(0);
+        let begun = begin::<()>(&setting, &record, |_| {
+            // The last other run ends.
+            if tries.replace(tries.get() + 1) == 0 {
+                fs::remove_dir(scratch.join(namer.home().to_str().unwrap())).unwrap();
+            }
+            Ok(())
+        });
+        let begun = begun.unwrap().unwrap();
+        assert_eq!(tries.get(), 2);
+        drop(begun);
+        assert!(names(&scratch).is_empty());
+    }
+
+    #[test]
+    fn run_that_has_just_ended_is_none() {
+        let scratch = Scratch::new("jobs-ended").unwrap();
+        let (top, namer) = (top(&scratch), Namer::new(1));
+        let Begun { job, .. } = begun(&top, &namer);
+        let directory = rustix::io::dup(job.directory().unwrap()).unwrap();
+        let (opened, _) = read_record(&directory).unwrap().unwrap();
+        assert!(is_record(&directory, &opened));
+        drop(job);
+        assert_eq!(sys::locks::try_lock(&opened), Ok(()));
+        assert!(!is_record(&directory, &opened));
     }
 
     #[test]

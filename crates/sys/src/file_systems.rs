@@ -186,6 +186,12 @@ pub fn is_pseudo(descriptor: impl AsFd) -> bool {
     rustix::fs::fstatfs(descriptor).is_ok_and(|found| PSEUDO.contains(&magic(found)))
 }
 
+/// Whether something is on an NFS mount.
+pub fn is_nfs(descriptor: impl AsFd) -> bool {
+    rustix::fs::fstatfs(descriptor)
+        .is_ok_and(|found| known_type(&found).is_some_and(|known| known.name == "nfs"))
+}
+
 /// What is known of the type that a `statfs` reported.
 pub fn known_type(found: &StatFs) -> Option<&'static FileSystem> {
     #[expect(clippy::useless_conversion, reason = "its type depends on the architecture")]

@@ -10,6 +10,7 @@ pub mod data;
 pub mod descriptors;
 pub mod file_systems;
 mod listing;
+pub mod locks;
 mod open;
 mod raw;
 mod removal;

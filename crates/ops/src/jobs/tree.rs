@@ -102,7 +102,11 @@ fn leaf(directory: BorrowedFd<'_>, name: &CStr, manner: &Manner, tally: &mut Tal
         found => found?,
     };
     if manner.removes {
-        retry(|| rustix::fs::unlinkat(directory, name, AtFlags::empty()))?;
+        match retry(|| rustix::fs::unlinkat(directory, name, AtFlags::empty())) {
+            // The reply to the first request was lost.
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
     }
     tally.add(&found);
     Ok(())

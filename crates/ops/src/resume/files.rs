@@ -147,7 +147,7 @@ pub(super) fn try_hold(directory: &OwnedFd) -> Result<Holding, Errno> {
         Err(Errno::NOENT) => return Ok(Holding::Free(None)),
         file => file?,
     };
-    match retry(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+    match sys::locks::try_lock(&file) {
         Err(Errno::AGAIN) => Ok(Holding::Held),
         // Without locks only a process of this host can be known to have ended.
         Err(_) if holder_of(&file).is_some_and(|record| may_run(&record)) => Ok(Holding::Held),
@@ -177,12 +177,21 @@ pub(super) fn forget_holder(directory: &OwnedFd) -> Result<(), Errno> {
 fn remove(directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
     match retry(|| rustix::fs::unlinkat(directory, name, AtFlags::empty())) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
+        // A process of this host has it open. It goes when that closes it.
+        Err(Errno::BUSY) if is_kept_by_nfs(name) => Ok(()),
         Err(errno) => Err(errno),
     }
 }
 
 pub(super) fn is_own(name: &CStr) -> bool {
-    [HOLDER, JOB, JOB_PARTIAL, END, END_PARTIAL, CATALOG].contains(&name) || log_name(name).is_some()
+    [HOLDER, JOB, JOB_PARTIAL, END, END_PARTIAL, CATALOG].contains(&name)
+        || log_name(name).is_some()
+        || is_kept_by_nfs(name)
+}
+
+/// Whether an NFS client may have given this name to a file that was removed while it was open. It stays if the client goes down.
+fn is_kept_by_nfs(name: &CStr) -> bool {
+    name.to_bytes().starts_with(b".nfs")
 }
 
 /// Takes the lock of a job, and names this process as its holder.
@@ -194,7 +203,7 @@ pub(super) fn hold(directory: &OwnedFd) -> Result<OwnedFd, NotBegun> {
     };
     let until = Instant::now() + LOCK_WAIT;
     let locked = loop {
-        match retry(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
+        match sys::locks::try_lock(&file) {
             // A process that was killed may need a moment.
             Err(Errno::AGAIN) if Instant::now() < until => std::thread::sleep(LOCK_PAUSE),
             locked => break locked,

@@ -180,9 +180,10 @@ impl CopyCase {
         let is_resumed = ran.err().contains("resuming the job");
         if !is_resumed {
             counts.anew += 1;
-            if clean(&self.top(disk), &said, counts) && self.form != Form::Name {
-                // Directories of the copy have new times.
-                run(&mut self.copy(disk, &[])).expect_code(0);
+            if clean(&self.top(disk), &said, counts) {
+                // Directories of the copy have new times. Without the record, TARGET is a directory like any other.
+                let is_copy = if self.form == Form::Name { vec!["-T".to_owned()] } else { Vec::new() };
+                run(&mut self.copy(disk, &is_copy)).expect_code(0);
             }
         }
         self.compare(disk, &said);

@@ -156,7 +156,8 @@ impl Planner<'_> {
         }
         // A default ACL of the directory may deny write access to the owner, and other ranks open the file by its name.
         let _ = retry(|| rustix::fs::fchmod(file, Mode::RUSR | Mode::WUSR));
-        if has_holes {
+        // Chunks of other ranks may end it, and a client of NFS may know an older size for some seconds.
+        if has_holes || self.maker.target.seat.ranks > 1 {
             let cut = retry(|| rustix::fs::ftruncate(file, metadata.size));
             cut.map_err(|errno| FileError::new(Step::Write, errno))?;
         }

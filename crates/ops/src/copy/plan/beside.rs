@@ -120,7 +120,9 @@ fn meets(one: &Record, other: &Record) -> bool {
 
 /// Refuses a new name that another run is making, and any overlap under `--exclusive`.
 fn refuse(own: &Record, others: &[Other], is_locked: bool, is_exclusive: bool) -> Result<(), Refused> {
-    for Other { record, .. } in others.iter().filter(|other| runs(other)) {
+    // An earlier run of this job has ended if its job could be taken, whatever its lock says: a server may release that late.
+    let is_another = |other: &&Other| runs(other) && other.record.job != own.job;
+    for Other { record, .. } in others.iter().filter(is_another) {
         let is_same = |one: &&Makes| record.makes.iter().any(|other| other.is_new && other.name == one.name);
         if let Some(Makes { name, .. }) = own.makes.iter().filter(|makes| makes.is_new).find(is_same) {
             let what = format!("another copy is making {}: {}", escape(name.to_bytes()), record.holder);
