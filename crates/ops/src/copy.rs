@@ -220,7 +220,10 @@ impl<'a> Copy<'a> {
                 let hint = "temporary files of an earlier run of the job are there";
                 Refused::failed("remove what an earlier run has not completed in", &path, errno, hint)
             };
-            forget_incomplete(&private).map_err(cannot)?;
+            if let Some(links) = forget_incomplete(&private).map_err(cannot)? {
+                // From here on, names of those copies count as done.
+                stores.sync_links(&links).map_err(cannot)?;
+            }
             // Of sources that are files. If TARGET itself is the copy of a directory, that is done when it is entered.
             if !roots.names().iter().any(|name| name.as_c_str() == c".") {
                 remove_temporary(&shared.namer, &directory, (&|_| false, &|_| false)).map_err(cannot)?;

@@ -129,7 +129,7 @@ pub(crate) fn begin<E>(
             Ok(home) => home,
             Err(errno) => return Ok(Err(errno)),
         };
-        let (others, lockless) = match &home {
+        let (mut others, lockless) = match &home {
             None => (Vec::new(), None),
             Some(home) => {
                 let lockless = lock_home(home).err();
@@ -140,17 +140,20 @@ pub(crate) fn begin<E>(
             }
         };
         refuses(&others)?;
-        let (job, missing) = match make(setting, home.as_ref(), record) {
+        let (mut job, missing) = match make(setting, home.as_ref(), record) {
             // The last other run has ended, and has removed the directory of all runs.
             Err(Errno::NOENT | Errno::STALE) if home.is_some() => continue,
             Err(errno) => return Ok(Err(errno)),
             Ok(made) => made,
         };
         if let Some(home) = home.filter(|home| sys::locks::are_local_for_directories(home)) {
-            let mut others = others_in(&home);
-            others.retain(|other| other.name != job.name);
-            refuses(&others)?;
+            // Locks that this process has taken of those that it knows would count as held by others.
+            let is_known = |name: &CString| *name == job.name || others.iter().any(|other| other.name == *name);
+            let new = others_among(&home, |name| !is_known(name));
+            refuses(&new)?;
+            others.extend(new);
         }
+        job.stays = false;
         return Ok(Ok(Begun { job, others, lockless: lockless.or(missing) }));
     }
     Ok(Err(Errno::NOENT))
@@ -215,8 +218,13 @@ fn is_there(setting: &Setting<'_>, home: &OwnedFd) -> bool {
 
 /// The runs whose directories are in that of all runs.
 pub(crate) fn others_in(home: &Arc<OwnedFd>) -> Vec<Other> {
+    others_among(home, |_| true)
+}
+
+fn others_among(home: &Arc<OwnedFd>, is_wanted: impl Fn(&CString) -> bool) -> Vec<Other> {
     let names = sys::names_of(home, RUNS_MAX).unwrap_or_default();
-    names.iter().filter_map(|name| other(home, name).ok().flatten()).collect()
+    let wanted = names.iter().filter(|name| is_wanted(name));
+    wanted.filter_map(|name| other(home, name).ok().flatten()).collect()
 }
 
 /// The run whose private directory has that name. None: there is no record that proves it.
@@ -298,8 +306,9 @@ fn make(
     let Setting { top, namer, own_uid, is_durable, .. } = *setting;
     let name = if home.is_some() { namer.tag() } else { namer.alone() };
     let above = home.unwrap_or(top);
-    let begun = match retry(|| rustix::fs::mkdirat(above, &name, Mode::RWXU)) {
-        // No other process knows the name, so EEXIST means that the first reply was lost.
+    let made = retry(|| rustix::fs::mkdirat(above, &name, Mode::RWXU));
+    let begun = match made {
+        // No other process knows the name: an earlier run of the job has made it, or the first reply was lost.
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         made => made,
     };
@@ -322,7 +331,8 @@ fn make(
     }
     // From here on, dropping the job removes the directory.
     let (top, directory, file, record) = (Arc::clone(top), Some(directory), Some(file), record.clone());
-    let job = Job { top, home, name, directory, stays: false, file, record };
+    // What an earlier run has left stays if this run is refused.
+    let job = Job { top, home, name, directory, stays: made.is_err(), file, record };
     written?;
     if let Some((home, _)) = &job.home {
         // Other runs may begin now.

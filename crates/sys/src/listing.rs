@@ -19,6 +19,18 @@ pub fn names_of(directory: impl AsFd, most: usize) -> Result<Vec<CString>, Errno
         .collect()
 }
 
+/// Whether a directory has a name for which that holds. It reads no further then.
+pub fn any_name(directory: impl AsFd, mut holds: impl FnMut(&CStr) -> bool) -> Result<bool, Errno> {
+    for entry in retry(|| rustix::fs::Dir::read_from(&directory))? {
+        let entry = entry.map_err(errno)?;
+        let name = entry.file_name();
+        if name != c"." && name != c".." && holds(name) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Whether a directory has a name spelled just so: a file system may find it by another spelling.
 pub fn has_name(directory: impl AsFd, name: &CStr) -> Result<bool, Errno> {
     for entry in retry(|| rustix::fs::Dir::read_from(&directory))? {

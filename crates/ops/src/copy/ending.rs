@@ -205,10 +205,16 @@ impl<'a> Ending<'a> {
     /// again would not find their file.
     fn log_links(&mut self) {
         let Self { operation, worker, .. } = self;
-        if operation.target.private.is_used() {
-            operation.committer(worker).sync_held();
-            operation.commit.noting.iter().for_each(Noting::sync_log);
+        let has_log = operation.commit.noting.is_some() && operation.is_of_job();
+        if !has_log || !operation.target.private.is_used() {
+            return;
         }
+        // The kernel reports a failure once.
+        if let Err(errno) = operation.committer(worker).sync_stores() {
+            let top = Location::Root(operation.target.top.path.clone());
+            operation.maker(worker).fail(&top, FileError::new(Step::Sync, errno));
+        }
+        operation.commit.noting.iter().for_each(Noting::sync_log);
     }
 
     /// Entries that failed so far, if a later run of the job tries them again: what it needs for that is not removed.

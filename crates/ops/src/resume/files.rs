@@ -191,7 +191,8 @@ pub(super) fn is_own(name: &CStr) -> bool {
 
 /// Whether an NFS client may have given this name to a file that was removed while it was open. It stays if the client goes down.
 fn is_kept_by_nfs(name: &CStr) -> bool {
-    name.to_bytes().starts_with(b".nfs")
+    let digits = name.to_bytes().strip_prefix(b".nfs");
+    digits.is_some_and(|digits| digits.len() == 24 && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Takes the lock of a job, and names this process as its holder.

@@ -31,7 +31,7 @@ impl Kept {
 
     /// Gives an open file a kept name in place of this one.
     pub(super) fn keep(&self, directory: Arc<OwnedFd>, name: &OsStr, inode: u64) -> Result<()> {
-        let kept = format!(".nfs{inode:016x}");
+        let kept = format!(".nfs{inode:016x}{:08x}", 1);
         renameat(&directory, name, &directory, &kept)?;
         self.lock().insert(inode, (directory, kept));
         Ok(())

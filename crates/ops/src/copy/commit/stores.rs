@@ -267,6 +267,15 @@ impl Stores {
         synced
     }
 
+    /// Makes copies of an earlier run durable that are in the links' directory, and records that, where a sync of a file system does it.
+    pub(crate) fn sync_links(&self, links: &OwnedFd) -> Result<(), Errno> {
+        if self.fsync == Fsync::Batch && self.top_durability == Durability::Whole {
+            self.synced_links.number(links);
+            return self.sync();
+        }
+        Ok(())
+    }
+
     /// Syncs all file systems for the last time. No rename waits for this sync. Where each file was synced on its own, nothing is known to
     /// be left to sync.
     pub(crate) fn sync_last(&self) -> Result<(), Errno> {

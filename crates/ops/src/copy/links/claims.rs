@@ -54,9 +54,15 @@ impl Trust {
         Self { start: this_start() ^ 2, sync }
     }
 
-    /// `synced`: the last recorded sync.
-    fn holds(self, synced: u64) -> bool {
-        self.start == 0 || self.start == this_start() || (1..synced).contains(&self.sync)
+    /// `synced`: the last recorded sync. None: one has failed.
+    fn holds(self, synced: Option<u64>) -> bool {
+        let is_whole = |synced| self.start == this_start() || (1..synced).contains(&self.sync);
+        self.start == 0 || synced.is_some_and(is_whole)
+    }
+
+    /// Whether the copy is known to be on storage.
+    fn is_on_storage(self, synced: Option<u64>) -> bool {
+        self.start == 0 || synced.is_some_and(|synced| (1..synced).contains(&self.sync))
     }
 }
 
@@ -103,9 +109,14 @@ impl Known {
         Self { since, names, source, maker, trust, digest }
     }
 
-    /// Whether the copy is whole, also after a power cut. `synced`: the last recorded sync.
-    pub(crate) fn can_be_trusted(&self, synced: u64) -> bool {
+    /// Whether the copy is whole, as far as the last recorded sync says; none: one has failed.
+    pub(crate) fn can_be_trusted(&self, synced: Option<u64>) -> bool {
         self.trust.holds(synced)
+    }
+
+    /// Whether the copy is whole, also after a power cut.
+    pub(crate) fn is_on_storage(&self, synced: Option<u64>) -> bool {
+        self.trust.is_on_storage(synced)
     }
 
     /// Made by this run under this name.

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
+use rustix::fs::AtFlags;
 
 use crate::copy::links::claims::{Claim, Removed, forget_link, key_of, read_claim};
 use crate::copy::links::private::PrivateDirectory;
 use crate::copy::links::synced::{SYNCED, last_synced};
-use atta_sys as sys;
+use atta_sys::{self as sys, retry};
 
 /// Names read at once while the links' directory is removed.
 const NAMES_AT_ONCE: usize = 4096;
@@ -41,19 +42,28 @@ pub(crate) fn forget_links(private: &PrivateDirectory, threads: usize) -> Result
 
 /// Removes what an earlier run of the job has not completed: claims whose copies nobody makes, and copies that may be incomplete after a power cut.
 /// On another host than before, those that no sync has written may be whole as well, but that is not known.
-pub(crate) fn forget_incomplete(private: &PrivateDirectory) -> Result<(), Errno> {
-    let Some(known) = private.links_of_another() else { return Ok(()) };
+/// Returns the links' directory if copies are left that are whole on this host and not known to be on storage.
+pub(crate) fn forget_incomplete(private: &PrivateDirectory) -> Result<Option<OwnedFd>, Errno> {
+    let Some(known) = private.links_of_another() else { return Ok(None) };
     let (names, synced) = (sys::names_of(&known, usize::MAX)?, last_synced(&known));
     let names = names.iter().filter(|name| name.as_c_str() != SYNCED);
     let keys: BTreeSet<_> = names.map(|name| key_of(name)).collect();
+    let mut has_unsynced = false;
     for key in keys {
-        let is_whole =
-            matches!(read_claim(&known, &key), Ok(Claim::Complete(found)) if found.can_be_trusted(synced));
-        if !is_whole || sys::stat_at(&known, &key, false).is_err() {
-            forget_link(&known, &key)?;
+        let found = match read_claim(&known, &key) {
+            Ok(Claim::Complete(found)) if found.can_be_trusted(synced) => Some(found),
+            _ => None,
+        };
+        match found.filter(|_| sys::stat_at(&known, &key, false).is_ok()) {
+            Some(found) => has_unsynced |= !found.is_on_storage(synced),
+            None => drop(forget_link(&known, &key)?),
         }
     }
-    Ok(())
+    if synced.is_none() {
+        // Nothing is left that the failed sync has put in doubt.
+        retry(|| rustix::fs::unlinkat(&known, SYNCED, AtFlags::empty()))?;
+    }
+    Ok(has_unsynced.then_some(known))
 }
 
 /// Removes the copies with these keys, and their claims, from the links' directory.

@@ -156,13 +156,11 @@ impl Linker<'_> {
     fn trust_in(&self, mirror: &Mirror, links: &OwnedFd) -> Trust {
         let target = self.maker.target;
         match target.stores.sync_rule(mirror) {
-            // What the log says of it is not synced either.
-            SyncRule::Never => Trust::ON_STORAGE,
             // The record is that of one rank. With several, each file is synced by itself.
             SyncRule::Batch if target.seat.ranks == 1 => {
                 Trust::after_sync(target.stores.synced_links().number(links))
             }
-            SyncRule::Batch | SyncRule::Each => Trust::after_sync(0),
+            SyncRule::Never | SyncRule::Batch | SyncRule::Each => Trust::after_sync(0),
         }
     }
 

@@ -3,7 +3,8 @@
 //!
 //! Each claim has the number of syncs that had begun when its copy was complete. Each successful sync that some claim waits for is
 //! recorded in the file `synced` before facts that rest on it are noted in the log. A copy is on storage if a sync with a higher number is
-//! recorded. Numbers of a later run are higher than those of all earlier ones.
+//! recorded. Numbers of a later run are higher than those of all earlier ones. After a sync that failed, the record says so: which copies
+//! are whole is not known any more, also on the same host.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -19,6 +20,8 @@ use atta_sys::{self as sys, retry};
 pub(crate) const SYNCED: &CStr = c"synced";
 /// Bits of a number that count syncs; the others are the run's.
 const SYNC_BITS: u32 = 32;
+/// In place of a number: a sync has failed.
+const FAILED: u64 = u64::MAX;
 
 /// The syncs of a run, as far as claims wait for them.
 #[derive(Debug)]
@@ -68,25 +71,31 @@ impl SyncedLinks {
         Begun { number: self.begun.fetch_add(1, Ordering::AcqRel) + 1, is_due }
     }
 
-    /// Called after a sync, before another one begins. After one that failed, which data is on storage is not known: nothing is recorded
-    /// from then on.
+    /// Called after a sync, before another one begins. After one that failed, no other is recorded.
     pub(crate) fn end(&self, Begun { number, is_due }: Begun, is_synced: bool) {
-        if !is_synced {
-            self.has_failed.store(true, Ordering::Relaxed);
+        if self.has_failed.load(Ordering::Relaxed) {
+            return;
         }
-        if let (true, false, Some(Some(directory))) =
-            (is_due, self.has_failed.load(Ordering::Relaxed), self.directory.get())
-            && write(directory, number).is_err()
-        {
+        let recorded = match self.directory.get() {
+            Some(Some(directory)) if !is_synced => write(directory, FAILED),
+            Some(Some(directory)) if is_due => write(directory, number),
+            _ => Ok(()),
+        };
+        if !is_synced || recorded.is_err() {
             self.has_failed.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// Makes the record, unless an earlier run has done so. Keeps the directory open, and not the file: it can be removed at any time.
+/// Makes the record, unless an earlier run has done so: with its bytes, so that a full disk can record a sync. Keeps the directory open, and
+/// not the file: it can be removed at any time.
 fn make(links: &OwnedFd) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    retry(|| rustix::fs::openat(links, SYNCED, flags, Mode::RUSR | Mode::WUSR))?;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match retry(|| rustix::fs::openat(links, SYNCED, flags, Mode::RUSR | Mode::WUSR)) {
+        Ok(file) => sys::data::write_all_at(&file, &0_u64.to_le_bytes(), 0)?,
+        Err(Errno::EXIST) => {}
+        Err(errno) => return Err(errno),
+    }
     rustix::io::dup(links).map_err(|error| Errno(error.raw_os_error()))
 }
 
@@ -97,14 +106,14 @@ fn write(links: &OwnedFd, number: u64) -> Result<(), Errno> {
     retry(|| rustix::fs::fdatasync(&file))
 }
 
-/// The number of the last recorded sync; 0: there is none.
-pub(crate) fn last_synced(links: &OwnedFd) -> u64 {
+/// The number of the last recorded sync; 0: there is none. `None`: one has failed.
+pub(crate) fn last_synced(links: &OwnedFd) -> Option<u64> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mut bytes = [0; 8];
     let file = retry(|| rustix::fs::openat(links, SYNCED, flags, Mode::empty()));
     match file.and_then(|file| sys::data::read_full_at(&file, &mut bytes, 0)) {
-        Ok(8) => u64::from_le_bytes(bytes),
-        _ => 0,
+        Ok(8) => Some(u64::from_le_bytes(bytes)).filter(|number| *number != FAILED),
+        _ => Some(0),
     }
 }
 
@@ -120,23 +129,22 @@ mod tests {
         let links: OwnedFd = std::fs::File::open(scratch.path()).unwrap().into();
         let first = SyncedLinks::new(1);
         first.end(first.begin(), true);
-        assert_eq!(last_synced(&links), 0, "nothing waits for it");
+        assert_eq!(last_synced(&links), Some(0), "nothing waits for it");
         let begun = first.begin();
         let during = first.number(&links);
         first.end(begun, true);
-        assert!(last_synced(&links) <= during);
+        assert!(last_synced(&links) <= Some(during));
         let after = first.number(&links);
         first.end(first.begin(), true);
-        assert!(last_synced(&links) > after && after >= during && during > 0);
+        assert!(last_synced(&links) > Some(after) && after >= during && during > 0);
         // A later run has higher numbers from its start.
-        let recorded = last_synced(&links);
+        let recorded = last_synced(&links).unwrap();
         let second = SyncedLinks::new(2);
         assert!(second.number(&links) > recorded);
         second.end(second.begin(), false);
-        let number = second.number(&links);
+        assert!(second.number(&links) > recorded);
         second.end(second.begin(), true);
-        assert_eq!(last_synced(&links), recorded, "one sync has failed");
-        assert!(number > recorded);
+        assert_eq!(last_synced(&links), None, "one sync has failed");
         assert_eq!(SyncedLinks::new(0).number(&links), 0);
     }
 }

@@ -1,17 +1,19 @@
 //! Directories of the target: made under temporary names, checked when they are entered, renamed when their files exist, and given their
 //! attributes at the end. `mirror.rs` and `commit/publish.rs` decide when each step is due.
 
-use std::ffi::CStr;
+use std::collections::HashSet;
+use std::ffi::{CStr, CString};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use atta_entry::{Errno, Metadata};
 use atta_ledger::Seen;
-use rustix::fd::OwnedFd;
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::Mode;
 
 use crate::copy::target::Maker;
 use crate::copy::target::existing::is_spelled_so;
-use crate::copy::target::mirror::{Here, Mirror, SourceDirectory};
+use crate::copy::target::mirror::{Here, Location, Mirror, SourceDirectory};
 use crate::copy::target::place::{Item, Place, refuse_taken};
 use crate::file::error::{FileError, Step};
 use crate::file::source::Source;
@@ -52,7 +54,7 @@ impl Maker<'_> {
         match sys::open_directory_at(&to.directory, to.name) {
             Ok(opened) if self.is_own_home(to, &opened) => return Err(failed(Errno::EXIST)),
             Ok(_) if to.mirror.is_new() => return refuse_taken(to, Step::MakeDirectory),
-            Ok(opened) if is_of_another(item, &opened)? => return Err(failed(Errno::EXIST)),
+            Ok(opened) if self.is_of_another(item, &opened)? => return Err(failed(Errno::EXIST)),
             Ok(_) => return Ok(()),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
@@ -72,6 +74,39 @@ impl Maker<'_> {
             Err(Errno::EXIST) => self.take_alias(from, to, &alias).map_err(failed),
             Err(errno) => Err(failed(errno)),
         }
+    }
+
+    /// Whether an existing directory is the copy of another directory of the source: their names differ only in case, and the target folds
+    /// case. Somebody else's directory in another spelling is none.
+    fn is_of_another(&self, Item { at, from, to, .. }: Item<'_>, opened: &OwnedFd) -> Result<bool, FileError> {
+        if to.mirror.folds_case.get() == Some(&false) {
+            return Ok(false);
+        }
+        let failed = |errno| FileError::new(Step::MakeDirectory, errno);
+        let roots = matches!(at, Location::Root(_)).then(|| self.target.roots.names());
+        let is_alike = |name: &CString| *name.as_c_str() != *to.name && folded(name) == folded(to.name);
+        let has_twin = match &roots {
+            Some(roots) => roots.iter().any(is_alike),
+            // Read once for all directories in it.
+            None => match to.mirror.has_names_alike.get() {
+                Some(known) => *known,
+                None => {
+                    let found = has_names_alike(from.directory).map_err(failed)?;
+                    *to.mirror.has_names_alike.get_or_init(|| found)
+                }
+            },
+        };
+        let identity = |found: Metadata| (found.device, found.inode);
+        let found = sys::stat_descriptor(opened).map(identity).map_err(failed)?;
+        if !has_twin || is_spelled_so(to, found)? {
+            return Ok(false);
+        }
+        let Some(spelled) = sys::other_spelling(&to.directory, to.name) else { return Ok(false) };
+        let in_source = |name: &CStr| sys::stat_at(from.directory, name, false).map(identity);
+        Ok(match roots {
+            Some(roots) => roots.contains(&spelled),
+            None => in_source(&spelled).is_ok_and(|other| in_source(from.name) != Ok(other)),
+        })
     }
 
     /// Accepts an existing directory under the temporary name of a new one.
@@ -255,21 +290,16 @@ impl Maker<'_> {
     }
 }
 
-/// Whether an existing directory is the copy of another directory of the source: their names differ only in case, and the target folds case.
-fn is_of_another(Item { from, to, .. }: Item<'_>, opened: &OwnedFd) -> Result<bool, FileError> {
-    // The name of a SOURCE is a path.
-    if to.mirror.folds_case.get() == Some(&false) || *from.name != *to.name {
-        return Ok(false);
-    }
-    let identity = |found: Metadata| (found.device, found.inode);
-    let failed = |errno| FileError::new(Step::MakeDirectory, errno);
-    let found = sys::stat_descriptor(opened).map(identity).map_err(failed)?;
-    if is_spelled_so(to, found)? {
-        return Ok(false);
-    }
-    let Some(spelled) = sys::other_spelling(&to.directory, to.name) else { return Ok(false) };
-    let in_source = |name: &CStr| sys::stat_at(from.directory, name, false).map(identity);
-    Ok(in_source(&spelled).is_ok_and(|other| in_source(from.name) != Ok(other)))
+/// How a name reads where case does not count. Two ways to write an accent are two names.
+fn folded(name: &CStr) -> String {
+    name.to_string_lossy().to_lowercase()
+}
+
+/// Whether two names of a directory differ only in case. Rarely true although they do not: it compares hashes.
+fn has_names_alike(directory: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let hashes = RandomState::new();
+    let mut seen = HashSet::new();
+    sys::any_name(directory, |name| !seen.insert(hashes.hash_one(folded(name))))
 }
 
 #[cfg(test)]
@@ -287,7 +317,6 @@ mod tests {
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
     use crate::copy::options::Options;
-    use crate::copy::target::mirror::Location;
     use crate::copy::{Copy, Seat};
     use crate::tree::operation::Handler;
 
@@ -356,8 +385,31 @@ mod tests {
             let to = Place { mirror, directory, name, slice: None };
             let from = Source { directory: rustix::fd::AsFd::as_fd(&opened), name };
             let metadata = &sys::stat_at(&opened, name, false).unwrap();
-            let item = Item { at: &Location::Root(sources[0].clone()), from, to: &to, metadata };
+            let item = Item { at: &Location::Target(Arc::clone(&mirror.target)), from, to: &to, metadata };
             assert_eq!(operation.maker(&mut worker).make_directory(item), expected, "{name:?}");
         }
+    }
+
+    // Row 19 of docs/hazards.md.
+    #[test]
+    fn source_of_another_spelling_is_not_merged() {
+        let test = "source_of_another_spelling_is_not_merged";
+        let _lock = Lock::for_mounts().expect("take the lock of mounts");
+        let scratch = Scratch::new("roots-case").unwrap();
+        let behind = scratch.join("behind");
+        for name in ["Both", "both", "one", "behind/Both", "behind/One"] {
+            fs::create_dir_all(scratch.join(name)).unwrap();
+            fs::write(scratch.join(name).join("in"), name).unwrap();
+        }
+        let builder = SlowFs::builder().latency(Duration::ZERO).over(&behind).fold_case();
+        let Some(shown) = skip::unless_available(test, builder.mount()) else { return };
+        let path = |name: &str| scratch.join(name).into_os_string().into_encoded_bytes();
+        let sources = [path("Both"), path("both"), path("one")];
+        let (options, target) = (Options::default(), shown.path().as_os_str().as_bytes());
+        let copy = Copy::prepare(&sources, target, &options, &NothingFails, Seat::alone()).unwrap();
+        let totals = copy.run_alone(|_| {}).totals;
+        assert_eq!((totals.files, totals.failed()), (2, 1));
+        assert_eq!(fs::read(behind.join("Both/in")).unwrap(), b"Both");
+        assert_eq!(fs::read(behind.join("One/in")).unwrap(), b"one");
     }
 }

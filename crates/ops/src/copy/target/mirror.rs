@@ -62,6 +62,8 @@ pub(crate) struct Mirror {
     pub(crate) store: OnceLock<StoreFacts>,
     /// Whether it treats names that differ only in case as one name.
     pub(crate) folds_case: OnceLock<bool>,
+    /// Whether its source may have names that differ only in case.
+    pub(crate) has_names_alike: OnceLock<bool>,
     /// The attributes it gets at the end. None: it is left unchanged.
     attributes: OnceLock<Attributes>,
     resume: Resume,
@@ -108,6 +110,7 @@ impl Mirror {
             is_sealed: AtomicBool::new(false),
             store: OnceLock::new(),
             folds_case: OnceLock::new(),
+            has_names_alike: OnceLock::new(),
             attributes: OnceLock::new(),
             resume: Resume::default(),
             shared: Arc::clone(shared),
