@@ -148,7 +148,8 @@ pub(crate) fn begin<E>(
         };
         if let Some(home) = home.filter(|home| sys::locks::are_local_for_directories(home)) {
             // Locks that this process has taken of those that it knows would count as held by others.
-            let is_known = |name: &CString| *name == job.name || others.iter().any(|other| other.name == *name);
+            let is_known =
+                |name: &CString| *name == job.name || others.iter().any(|other| other.name == *name);
             let new = others_among(&home, |name| !is_known(name));
             refuses(&new)?;
             others.extend(new);

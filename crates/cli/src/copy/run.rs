@@ -12,7 +12,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use atta_ops::copy::{Copy, Leftovers, Refused};
+use atta_ops::copy::{Copy, Leftovers, Outcome, Refused};
 use atta_runtime::{RankError, Session, Stop, Stream};
 
 use super::arguments::CopyArguments;
@@ -152,105 +152,32 @@ impl Rank<'_> {
         Ok(conclude(arguments, &failures, ended))
     }
 
-    /// Copies, with a log of the job if there is one: then only what earlier runs have not copied.
+    /// Copies with the other ranks. The first rank gets the totals of all ranks. All logs of the job end before that, since the first rank
+    /// removes the job afterwards.
     fn run_all(
         &self,
         copy: Copy<'_>,
-        (job, of_job): (Option<&Job>, Option<(&Path, RunOfJob)>),
+        jobs: (Option<&Job>, Option<(&Path, RunOfJob)>),
         received: &mut Received<'_>,
         session: &mut Session<'_>,
     ) -> Result<RanAll, RankError> {
-        match (job, of_job) {
-            (_, None) => Ok(RanAll { ran: self.run(copy, (received, None), session)?, ..RanAll::default() }),
-            (Some(job), _) => self.run_first(copy, job, received, session),
-            (None, Some(of_job)) => {
-                Ok(RanAll { ran: self.run_other(copy, of_job, received, session)?, ..RanAll::default() })
-            }
-        }
-    }
-
-    /// The first rank of a copy with a log.
-    fn run_first(
-        &self,
-        copy: Copy<'_>,
-        job: &Job,
-        received: &mut Received<'_>,
-        session: &mut Session<'_>,
-    ) -> Result<RanAll, RankError> {
-        if !logged::begin_for_all(job, session) {
-            session.broadcast(Some(Begins::Unlogged))?;
-            return Ok(RanAll { ran: self.run(copy, (received, None), session)?, ..RanAll::default() });
-        }
-        let copy = copy.leaving_out(logged::place(job));
-        match logged::first(job, &copy, self.arguments.effort.memory / 2) {
-            Ok((log, earlier)) => {
-                let act =
-                    |copy: Copy<'_>, session: &mut Session<'_>| self.run(copy, (received, None), session);
-                let log = log.with_limits(self.arguments.log_limits());
-                let (ran, fatal) = logged::copy_first(log, copy, (&self.signals.stop(), session), act)?;
-                let earlier = (job.running.run() > 1 || !job.is_in_target()).then_some(earlier);
-                Ok(RanAll { ran: ran.flatten(), earlier, fatal })
-            }
-            Err(fatal) => {
-                session.broadcast(Some(Begins::Not))?;
-                Ok(RanAll { fatal: Some(fatal), ..RanAll::default() })
-            }
-        }
-    }
-
-    /// Any other rank of a copy with a log.
-    fn run_other(
-        &self,
-        copy: Copy<'_>,
-        (path, of_job): (&Path, RunOfJob),
-        received: &mut Received<'_>,
-        session: &mut Session<'_>,
-    ) -> Result<Option<Ran>, RankError> {
-        match session.broadcast::<Begins>(None)? {
-            Begins::Not => return Ok(None),
-            Begins::Unlogged => return self.run(copy, (received, None), session),
-            Begins::Logged => {}
-        }
-        let stop = self.signals.stop();
-        match logged::other(path, of_job, session.seat().rank) {
-            Ok((log, place)) => {
-                let log = log.with_limits(self.arguments.log_limits());
-                let act = |copy: Copy<'_>| self.run(copy, (received, None), session);
-                let (ran, written) = logged::copy_other(log, copy.leaving_out(place), &stop, act);
-                if let Err(fatal) = written {
-                    // The first rank does not know of it.
-                    fatal.report();
-                }
-                ran
-            }
-            Err(fatal) => {
-                // The others wait for this rank.
-                stop.set();
-                self.run(copy.lacking_log(), (received, Some(fatal.what())), session)
-            }
-        }
-    }
-
-    /// Copies with the other ranks. The first rank gets the totals of all ranks. `failed`: why this rank cannot write the log of its job.
-    fn run(
-        &self,
-        copy: Copy<'_>,
-        (received, failed): (&mut Received<'_>, Option<String>),
-        session: &mut Session<'_>,
-    ) -> Result<Option<Ran>, RankError> {
         let Received { reporter, from } = received;
         let receive = |_, stream, bytes: &[u8]| from.take_in(stream, bytes);
         let closed = session.receiving(receive, |session| {
-            let outcome = copy.run(session, |progress| {
-                if let Some(reporter) = reporter {
-                    reporter.tick(progress);
-                }
-            })?;
+            let act = |copy: Copy<'_>, session: &mut Session<'_>| {
+                copy.run(session, |progress| {
+                    if let Some(reporter) = reporter {
+                        reporter.tick(progress);
+                    }
+                })
+            };
+            let Copied { outcome, failed, earlier, fatal } = self.copy_logged(copy, jobs, act, session)?;
+            let Some(outcome) = outcome else { return Ok(RanAll { ran: None, earlier, fatal }) };
             let leftovers = outcome.leftovers.clone();
             let own = Part::new(outcome, self.signals.code()).with_failure(failed);
             let own = if session.seat().ranks > 1 { own.shortened() } else { own };
             let sum = session.close(own, Part::merge)?;
-            Ok(sum.map(|sum| (sum, leftovers)))
+            Ok(RanAll { ran: sum.map(|sum| (sum, leftovers)), earlier, fatal })
         });
         if let Some(reporter) = reporter {
             reporter.clear();
@@ -261,13 +188,107 @@ impl Rank<'_> {
             }
         })
     }
+
+    /// Copies, with a log of the job if there is one: then only what earlier runs have not copied.
+    fn copy_logged(
+        &self,
+        copy: Copy<'_>,
+        jobs: (Option<&Job>, Option<(&Path, RunOfJob)>),
+        act: impl FnOnce(Copy<'_>, &mut Session<'_>) -> Result<Outcome, RankError>,
+        session: &mut Session<'_>,
+    ) -> Result<Copied, RankError> {
+        match jobs {
+            (_, None) => act(copy, session).map(Copied::from),
+            (Some(job), _) => self.copy_first(copy, job, act, session),
+            (None, Some(of_job)) => self.copy_other(copy, of_job, act, session),
+        }
+    }
+
+    /// The first rank of a copy with a log.
+    fn copy_first(
+        &self,
+        copy: Copy<'_>,
+        job: &Job,
+        act: impl FnOnce(Copy<'_>, &mut Session<'_>) -> Result<Outcome, RankError>,
+        session: &mut Session<'_>,
+    ) -> Result<Copied, RankError> {
+        if !logged::begin_for_all(job, session) {
+            session.broadcast(Some(Begins::Unlogged))?;
+            return act(copy, session).map(Copied::from);
+        }
+        let copy = copy.leaving_out(logged::place(job));
+        match logged::first(job, &copy, self.arguments.effort.memory / 2) {
+            Ok((log, earlier)) => {
+                let log = log.with_limits(self.arguments.log_limits());
+                let (outcome, fatal) = logged::copy_first(log, copy, (&self.signals.stop(), session), act)?;
+                let earlier = (job.running.run() > 1 || !job.is_in_target()).then_some(earlier);
+                Ok(Copied { outcome, earlier, fatal, failed: None })
+            }
+            Err(fatal) => {
+                session.broadcast(Some(Begins::Not))?;
+                Ok(Copied { fatal: Some(fatal), ..Copied::default() })
+            }
+        }
+    }
+
+    /// Any other rank of a copy with a log.
+    fn copy_other(
+        &self,
+        copy: Copy<'_>,
+        (path, of_job): (&Path, RunOfJob),
+        act: impl FnOnce(Copy<'_>, &mut Session<'_>) -> Result<Outcome, RankError>,
+        session: &mut Session<'_>,
+    ) -> Result<Copied, RankError> {
+        match session.broadcast::<Begins>(None)? {
+            Begins::Not => return Ok(Copied::default()),
+            Begins::Unlogged => return act(copy, session).map(Copied::from),
+            Begins::Logged => {}
+        }
+        let stop = self.signals.stop();
+        match logged::other(path, of_job, session.seat().rank) {
+            Ok((log, place)) => {
+                let log = log.with_limits(self.arguments.log_limits());
+                let act = |copy: Copy<'_>| act(copy, session);
+                let (outcome, written) = logged::copy_other(log, copy.leaving_out(place), &stop, act);
+                if let Err(fatal) = written {
+                    // The first rank does not know of it.
+                    fatal.report();
+                }
+                outcome.map(Copied::from)
+            }
+            Err(fatal) => {
+                // The others wait for this rank.
+                stop.set();
+                let failed = Some(fatal.what());
+                act(copy.lacking_log(), session).map(|outcome| Copied { failed, ..Copied::from(outcome) })
+            }
+        }
+    }
+}
+
+/// What this rank has come to.
+#[derive(Default)]
+struct Copied {
+    /// None: the copy has not begun.
+    outcome: Option<Outcome>,
+    /// Why this rank cannot write the log of its job.
+    failed: Option<String>,
+    /// What earlier runs of the job have done.
+    earlier: Option<Earlier>,
+    /// Why the log cannot be read or written, on the first rank.
+    fatal: Option<Fatal>,
+}
+
+impl From<Outcome> for Copied {
+    fn from(outcome: Outcome) -> Self {
+        Self { outcome: Some(outcome), ..Self::default() }
+    }
 }
 
 /// What all ranks have done, and what is left under temporary names.
 type Ran = (Part, Option<Leftovers>);
 
 /// What a copy has come to. Without a log of a job, `ran` alone.
-#[derive(Default)]
 struct RanAll {
     /// None: the copy has not begun, or this is not the first rank.
     ran: Option<Ran>,

@@ -8,7 +8,7 @@ use atta_testkit::lock::Lock;
 use atta_testkit::skip;
 use atta_testkit::slow::{Operation, SlowFs};
 use atta_testkit::{scratch::Scratch, trees};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::resume::{interrupted, kill, logged, tree};
 use crate::support::{atta, make_directory, make_file, names_in, number, run, scratch};
@@ -85,6 +85,27 @@ fn killed_copy_goes_on_to_the_same_copy() {
     assert_eq!(totals(&again), totals(&plain));
     assert!(again.err().contains("is complete"), "{}", again.err());
     assert_eq!(names_in(&job).len(), 3, "holder, header and summary: {:?}", names_in(&job));
+}
+
+/// A process that is stopped holds its job. Nobody goes on with it meanwhile, and it ends as if nothing had happened.
+#[test]
+fn stopped_process_holds_its_job() {
+    let (scratch, source) = tree();
+    let (job, target) = (scratch.join("job"), scratch.join("target"));
+    let mut command = copy_job(&job, &source, &target, &["--iops", "5000"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while logged(&job) == 0 {
+        assert!(child.try_wait().unwrap().is_none(), "the copy ended before it was stopped");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+    for refused in [run(&mut copy_job(&job, &source, &target, &[])), run(atta().arg("resume").arg(&job))] {
+        assert_eq!(refused.code(), 4, "{}", refused.err());
+        assert!(refused.err().contains(&format!("pid {}", child.id())), "{}", refused.err());
+    }
+    kill_process(Pid::from_child(&child), Signal::CONT).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_same(&source, &target);
 }
 
 #[test]

@@ -10,7 +10,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::support::{make_directory, python, run, walk};
-use crate::{descendants, expect_code, mpis, program_on, ranks, ranks_on, text, three_hosts, tree};
+use crate::{
+    descendants, expect_code, mpis, program_on, rank_of, ranks, ranks_on, text, three_hosts, tree, walks,
+};
 
 /// The bytes of the logs of a job.
 fn logged(job: &Path) -> u64 {
@@ -266,6 +268,65 @@ fn killed_ranks_of_a_copy_go_on() {
         let left: Vec<_> = left.filter(|name| name.to_string_lossy().starts_with(".atta.")).collect();
         assert!(left.is_empty(), "{}: {left:?}", mpi.version);
     }
+}
+
+/// A rank is stopped before all others are killed. While it may write its log, nobody goes on; whatever it does afterwards harms nothing.
+#[test]
+fn stopped_rank_of_a_killed_copy_harms_nothing() {
+    let (scratch, tree) = tree("mpi-resume-stopped");
+    for (number, mpi) in mpis("stopped_rank_of_a_killed_copy_harms_nothing").iter().enumerate() {
+        let (job, target) = (scratch.join(format!("job-{number}")), scratch.join(format!("copy-{number}")));
+        let (name, copy) = (job.to_str().unwrap(), target.to_str().unwrap());
+        let _everywhere = Lock::acquire("mpi").expect("a lock file can be made");
+        let arguments = ["-q", "-j1", "--iops", "600", "--job", name, &tree, copy];
+        let mut launcher =
+            copying(mpi, 3, &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let before = logged(&job);
+        while logged(&job) == before && launcher.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let processes = descendants(launcher.id());
+        let is_last = |id: &&i32| walks(**id) && rank_of(**id) == 2;
+        let last = *processes.iter().find(is_last).expect("the last rank runs");
+        let stopped = Pid::from_raw(last).unwrap();
+        kill_process(stopped, Signal::STOP).unwrap();
+        for process in processes.iter().rev().filter(|process| **process != last) {
+            // It may have ended.
+            let _ = kill_process(Pid::from_raw(*process).unwrap(), Signal::KILL);
+        }
+        launcher.wait().unwrap();
+        assert!(!job.join("end").exists(), "{}: it ended before it was killed", mpi.version);
+        let again = || {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
+            command.args(["copy", "--json", "--fsync", "none", "--job", name, &tree, copy]).output().unwrap()
+        };
+        // Some launchers kill a rank that is stopped, too.
+        if is_alive(last) {
+            let refused = again();
+            expect_code(&refused, 4, &mpi.version);
+            assert!(text(&refused.stderr).contains("1.2"), "{}: {}", mpi.version, text(&refused.stderr));
+            kill_process(stopped, Signal::CONT).unwrap();
+        }
+        let until = std::time::Instant::now() + Duration::from_secs(5);
+        while is_alive(last) && std::time::Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        // It may wait for the others for ever.
+        let _ = kill_process(stopped, Signal::KILL);
+        let done = again();
+        expect_code(&done, 0, &mpi.version);
+        let verified = Command::new(env!("CARGO_BIN_EXE_atta"))
+            .args(["verify", "--content", "-q", &tree, copy])
+            .output();
+        expect_code(&verified.unwrap(), 0, &mpi.version);
+    }
+}
+
+/// Whether a process runs, or is stopped.
+fn is_alive(id: i32) -> bool {
+    let about = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let state = about.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    state.is_some_and(|state| !['Z', 'X'].contains(&state))
 }
 
 /// Ranks that copy chunks of a large file, without `--job`: the same command goes on.

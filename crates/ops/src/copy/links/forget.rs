@@ -56,7 +56,9 @@ pub(crate) fn forget_incomplete(private: &PrivateDirectory) -> Result<Option<Own
         };
         match found.filter(|_| sys::stat_at(&known, &key, false).is_ok()) {
             Some(found) => has_unsynced |= !found.is_on_storage(synced),
-            None => drop(forget_link(&known, &key)?),
+            None => {
+                forget_link(&known, &key)?;
+            }
         }
     }
     if synced.is_none() {
@@ -92,6 +94,7 @@ fn forget_all(known: &OwnedFd, keys: &[CString], threads: usize) -> Result<Remov
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CString;
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
 
@@ -106,6 +109,16 @@ mod tests {
 
     #[test]
     fn next_run_forgets_copies_that_are_not_whole() {
+        assert_eq!(kept_by_the_next_run(false), ["whole", "synced-copy"]);
+    }
+
+    #[test]
+    fn next_run_forgets_all_copies_after_a_failed_sync() {
+        assert_eq!(kept_by_the_next_run(true), [""; 0]);
+    }
+
+    /// Which copies the next run keeps. A sync may fail at last.
+    fn kept_by_the_next_run(fails: bool) -> Vec<&'static str> {
         let scratch = Scratch::new("links-forget").unwrap();
         let (source, target) = (scratch.join("source"), scratch.join("target"));
         fs::create_dir(&source).unwrap();
@@ -141,21 +154,30 @@ mod tests {
                 "synced-copy" | "of-another-start" => {
                     let trust = Trust::of_another_start(synced.number(known));
                     keep_known(claimed, &Known { trust, ..now }).unwrap();
-                    synced.end(synced.begin(), name == "synced-copy");
+                    if name == "synced-copy" {
+                        synced.end(synced.begin(), true);
+                    }
                 }
                 _ => keep_known(claimed, &now).unwrap(),
             }
             keys.push((name, key(&metadata)));
         }
+        if fails {
+            synced.end(synced.begin(), false);
+        }
         drop(copy);
         let second = prepare(2);
         let copy = Copy::prepare(&sources, path, &second, &NothingFails, seat).unwrap();
         let known = copy.operation.target.private.links().unwrap();
-        for (name, key) in keys {
-            let is_kept = matches!(read_claim(known, &key), Ok(Claim::Complete(_)));
-            let is_whole = ["whole", "synced-copy"].contains(&name);
-            let found = (is_kept, sys::stat_at(known, &key, false).is_ok());
-            assert_eq!(found, (is_whole, is_whole), "{name}");
+        let is_kept = |key: &CString| {
+            let is_claimed = matches!(read_claim(known, key), Ok(Claim::Complete(_)));
+            assert_eq!(is_claimed, sys::stat_at(known, key, false).is_ok());
+            is_claimed
+        };
+        let kept: Vec<_> = keys.into_iter().filter(|(_, key)| is_kept(key)).map(|(name, _)| name).collect();
+        if fails {
+            assert_eq!(sys::names_of(known, 1), Ok(Vec::new()));
         }
+        kept
     }
 }

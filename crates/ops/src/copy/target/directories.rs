@@ -78,7 +78,11 @@ impl Maker<'_> {
 
     /// Whether an existing directory is the copy of another directory of the source: their names differ only in case, and the target folds
     /// case. Somebody else's directory in another spelling is none.
-    fn is_of_another(&self, Item { at, from, to, .. }: Item<'_>, opened: &OwnedFd) -> Result<bool, FileError> {
+    fn is_of_another(
+        &self,
+        Item { at, from, to, .. }: Item<'_>,
+        opened: &OwnedFd,
+    ) -> Result<bool, FileError> {
         if to.mirror.folds_case.get() == Some(&false) {
             return Ok(false);
         }
@@ -316,9 +320,16 @@ mod tests {
 
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
-    use crate::copy::options::Options;
+    use crate::copy::options::{Options, Watch};
     use crate::copy::{Copy, Seat};
     use crate::tree::operation::Handler;
+
+    /// Accepts failures.
+    struct MayFail;
+
+    impl Watch for MayFail {
+        fn failure(&self, _failure: &atta_entry::Failure<'_>) {}
+    }
 
     // Hazard 32.
     #[test]
@@ -406,7 +417,7 @@ mod tests {
         let path = |name: &str| scratch.join(name).into_os_string().into_encoded_bytes();
         let sources = [path("Both"), path("both"), path("one")];
         let (options, target) = (Options::default(), shown.path().as_os_str().as_bytes());
-        let copy = Copy::prepare(&sources, target, &options, &NothingFails, Seat::alone()).unwrap();
+        let copy = Copy::prepare(&sources, target, &options, &MayFail, Seat::alone()).unwrap();
         let totals = copy.run_alone(|_| {}).totals;
         assert_eq!((totals.files, totals.failed()), (2, 1));
         assert_eq!(fs::read(behind.join("Both/in")).unwrap(), b"Both");
