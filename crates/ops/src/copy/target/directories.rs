@@ -12,7 +12,7 @@ use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::fs::Mode;
 
 use crate::copy::target::Maker;
-use crate::copy::target::existing::is_spelled_so;
+use crate::copy::target::existing::folds_case;
 use crate::copy::target::mirror::{Here, Location, Mirror, SourceDirectory};
 use crate::copy::target::place::{Item, Place, refuse_taken};
 use crate::file::error::{FileError, Step};
@@ -83,10 +83,11 @@ impl Maker<'_> {
         Item { at, from, to, .. }: Item<'_>,
         opened: &OwnedFd,
     ) -> Result<bool, FileError> {
-        if to.mirror.folds_case.get() == Some(&false) {
+        let failed = |errno| FileError::new(Step::MakeDirectory, errno);
+        let identity = |found: Metadata| (found.device, found.inode);
+        if !folds_case(to, || sys::stat_descriptor(opened).map(identity).map_err(failed))? {
             return Ok(false);
         }
-        let failed = |errno| FileError::new(Step::MakeDirectory, errno);
         let roots = matches!(at, Location::Root(_)).then(|| self.target.roots.names());
         let is_alike = |name: &CString| *name.as_c_str() != *to.name && folded(name) == folded(to.name);
         let has_twin = match &roots {
@@ -100,9 +101,7 @@ impl Maker<'_> {
                 }
             },
         };
-        let identity = |found: Metadata| (found.device, found.inode);
-        let found = sys::stat_descriptor(opened).map(identity).map_err(failed)?;
-        if !has_twin || is_spelled_so(to, found)? {
+        if !has_twin || sys::has_name(&to.directory, to.name).map_err(failed)? {
             return Ok(false);
         }
         let Some(spelled) = sys::other_spelling(&to.directory, to.name) else { return Ok(false) };

@@ -319,19 +319,30 @@ pub(crate) fn there(to: &Place<'_>) -> Result<Option<Metadata>, FileError> {
 }
 
 /// Whether the file found by a name has exactly that name, not one that only a case-folding target treats as equal.
-pub(crate) fn is_spelled_so(to: &Place<'_>, identity: (u64, u64)) -> Result<bool, FileError> {
-    let swapped: Vec<u8> = to.name.to_bytes().iter().map(|byte| swap_case(*byte)).collect();
-    if swapped == to.name.to_bytes() {
-        return Ok(true);
-    }
-    // The file has one name, so only a directory that folds case finds it by another one.
-    let folds = || {
-        let swapped = CString::new(swapped).unwrap_or_default();
-        sys::stat_at(&to.directory, &swapped, false)
-            .is_ok_and(|found| (found.device, found.inode) == identity)
-    };
+fn is_spelled_so(to: &Place<'_>, identity: (u64, u64)) -> Result<bool, FileError> {
     let failed = |errno| FileError::new(Step::LookAtCopy, errno);
-    Ok(!*to.mirror.folds_case.get_or_init(folds) || sys::has_name(&to.directory, to.name).map_err(failed)?)
+    Ok(!folds_case(to, || Ok(identity))? || sys::has_name(&to.directory, to.name).map_err(failed)?)
+}
+
+/// Whether the directory of a name that exists treats names as one that differ only in case. Asked once for each directory. `identify`: device
+/// and inode of the entry.
+pub(crate) fn folds_case(
+    to: &Place<'_>,
+    identify: impl FnOnce() -> Result<(u64, u64), FileError>,
+) -> Result<bool, FileError> {
+    let swapped: Vec<u8> = to.name.to_bytes().iter().map(|byte| swap_case(*byte)).collect();
+    if let Some(known) = to.mirror.folds_case.get() {
+        return Ok(*known);
+    }
+    if swapped == to.name.to_bytes() {
+        // Such a name does not show it.
+        return Ok(false);
+    }
+    // The entry has one name, so only a directory that folds case finds it by another one.
+    let (swapped, identity) = (CString::new(swapped).unwrap_or_default(), identify()?);
+    let found = sys::stat_at(&to.directory, &swapped, false);
+    let folds = found.is_ok_and(|found| (found.device, found.inode) == identity);
+    Ok(*to.mirror.folds_case.get_or_init(|| folds))
 }
 
 fn swap_case(byte: u8) -> u8 {
