@@ -13,10 +13,11 @@ pub use crate::jobs::record::Holder;
 pub use crate::jobs::sweep::Leftover;
 pub use crate::refused::Refused;
 
+use crate::jobs::directory::open_private;
 use crate::jobs::names;
+use crate::jobs::others::{Other, State, other, others_in, remove_other};
 use crate::jobs::sweep::{Top, sweep};
 use crate::jobs::tree::{Manner, Tally};
-use crate::jobs::{self, Other, State};
 use crate::resume::{self, Ended};
 use crate::tree;
 
@@ -141,7 +142,7 @@ pub fn run(directory: &[u8], options: &Options<'_>) -> Result<Outcome, Refused> 
     if is_swept {
         for other in ended {
             let path = [directory, other.path().as_slice()].join(&b'/');
-            match jobs::remove_other(other, &top, &manner) {
+            match remove_other(other, &top, &manner) {
                 Ok(removed) => outcome.add_removed(removed),
                 Err(errno) => outcome.fail(&path, errno),
             }
@@ -162,10 +163,10 @@ fn runs_in(top: &Arc<OwnedFd>) -> Result<Vec<Other>, Errno> {
             continue;
         }
         match tag {
-            Some(_) => runs.extend(jobs::other(top, name).ok().flatten().filter(is_trusted)),
+            Some(_) => runs.extend(other(top, name).ok().flatten().filter(is_trusted)),
             None => {
-                let home = jobs::open_private(top, name, None).map(Arc::new);
-                runs.extend(home.iter().flat_map(jobs::others_in).filter(is_trusted));
+                let home = open_private(top, name, None).map(Arc::new);
+                runs.extend(home.iter().flat_map(others_in).filter(is_trusted));
             }
         }
         if runs.len() >= DIRECTORIES_MAX {

@@ -10,9 +10,11 @@
 //! Another user who owns TOP may have taken that name. Then the run's directory is `TOP/.atta.UID.TAG`, which the record proves as well,
 //! but which no later run looks for. `copy/plan/beside.rs` and `clean.rs` decide how to handle other runs.
 
+pub(crate) mod directory;
 #[cfg(test)]
 pub(crate) mod fuzz;
 pub(crate) mod names;
+pub(crate) mod others;
 pub(crate) mod record;
 pub(crate) mod sweep;
 pub(crate) mod tree;
@@ -21,54 +23,21 @@ use std::ffi::{CStr, CString};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use atta_entry::{Errno, Kind};
-use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use atta_entry::Errno;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, FlockOperation, Mode};
 
 use crate::metadata::inherited;
 use atta_sys::{self as sys, Features, retry};
+use directory::{create_record, open_private, remove_own};
 use names::Namer;
-use record::{BYTES_MAX, Record};
+use others::{Other, others_among, others_in};
+use record::Record;
 
-const RECORD: &CStr = c"record";
-/// Runs of one user in one place that are looked at.
-pub(crate) const RUNS_MAX: usize = 4096;
 /// How often a directory is made again if other runs remove it at the same time.
 const TRIES: u32 = 16;
 /// How long to wait for another run that has locked the directory of all runs.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
-
-/// Whether the run of a record still runs.
-#[derive(Debug)]
-pub(crate) enum State {
-    /// Another process holds its lock.
-    Runs,
-    /// The lock was free. This process holds it now, as long as this value lives.
-    Ended { lock: OwnedFd },
-    /// The file system does not support locks.
-    Unknown,
-}
-
-/// Another run, by its record.
-#[derive(Debug)]
-pub(crate) struct Other {
-    pub(crate) record: Record,
-    pub(crate) namer: Namer,
-    pub(crate) state: State,
-    /// Where its private directory is, and its name there.
-    pub(crate) above: Arc<OwnedFd>,
-    pub(crate) name: CString,
-}
-
-impl Other {
-    /// The path of its private directory, below the directory that the runs are in.
-    pub(crate) fn path(&self) -> Vec<u8> {
-        match self.name == self.namer.alone() {
-            true => self.name.as_bytes().to_vec(),
-            false => [self.namer.home().as_bytes(), self.name.as_bytes()].join(&b'/'),
-        }
-    }
-}
 
 /// The directory of this run, which is removed when this is dropped, unless it is kept.
 #[derive(Debug)]
@@ -186,16 +155,6 @@ fn settle(setting: &Setting<'_>, above: &OwnedFd, name: &CStr) -> Result<(), Err
     }
 }
 
-/// Opens a private directory: mode 0700, on the same device, and owned by `own_uid` if that is given.
-pub(crate) fn open_private(above: impl AsFd, name: &CStr, own_uid: Option<u32>) -> Result<OwnedFd, Errno> {
-    let opened = sys::open_directory_at(above.as_fd(), name)?;
-    let (found, over) = (sys::stat_descriptor(&opened)?, sys::stat_descriptor(above.as_fd())?);
-    let is_private = found.mode & 0o777 == 0o700
-        && found.device == over.device
-        && own_uid.is_none_or(|own| own == found.uid);
-    if is_private { Ok(opened) } else { Err(Errno::STALE) }
-}
-
 /// Locks the directory of all runs. If another run holds the lock too long, goes on without it.
 fn lock_home(home: &OwnedFd) -> Result<(), Errno> {
     let began = Instant::now();
@@ -210,92 +169,7 @@ fn lock_home(home: &OwnedFd) -> Result<(), Errno> {
 
 /// Whether it is still the directory of all runs: another run may have removed it before its lock was taken.
 fn is_there(setting: &Setting<'_>, home: &OwnedFd) -> bool {
-    let named = sys::stat_at(setting.top, &setting.namer.home(), false);
-    let opened = sys::stat_descriptor(home);
-    named.is_ok_and(|named| {
-        opened.is_ok_and(|opened| (named.device, named.inode) == (opened.device, opened.inode))
-    })
-}
-
-/// The runs whose directories are in that of all runs.
-pub(crate) fn others_in(home: &Arc<OwnedFd>) -> Vec<Other> {
-    others_among(home, |_| true)
-}
-
-fn others_among(home: &Arc<OwnedFd>, is_wanted: impl Fn(&CString) -> bool) -> Vec<Other> {
-    let names = sys::names_of(home, RUNS_MAX).unwrap_or_default();
-    let wanted = names.iter().filter(|name| is_wanted(name));
-    wanted.filter_map(|name| other(home, name).ok().flatten()).collect()
-}
-
-/// The run whose private directory has that name. None: there is no record that proves it.
-pub(crate) fn other(above: &Arc<OwnedFd>, name: &CStr) -> Result<Option<Other>, Errno> {
-    let directory = open_private(above, name, None)?;
-    let Some((opened, record)) = read_record(&directory)? else { return Ok(None) };
-    let namer = Namer::of(record.job, record.uid.to_string().as_bytes());
-    if name != namer.tag().as_c_str() && name != namer.alone().as_c_str() {
-        return Ok(None);
-    }
-    let state = match sys::locks::try_lock(&opened) {
-        // The run has ended just now, and removes its directory.
-        Ok(()) if !is_record(&directory, &opened) => return Ok(None),
-        Ok(()) => State::Ended { lock: opened },
-        Err(Errno::AGAIN) => State::Runs,
-        Err(_) => State::Unknown,
-    };
-    Ok(Some(Other { record, namer, state, above: Arc::clone(above), name: name.to_owned() }))
-}
-
-/// The record in a private directory, and its file. None: there is no valid record.
-pub(crate) fn read_record(directory: &OwnedFd) -> Result<Option<(OwnedFd, Record)>, Errno> {
-    let open = |access: OFlags| {
-        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        retry(|| rustix::fs::openat(directory, RECORD, flags, Mode::empty()))
-    };
-    // A lock over NFS needs write access.
-    let file = match open(OFlags::RDWR).or_else(|_| open(OFlags::RDONLY)) {
-        Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
-        file => file?,
-    };
-    let (found, over) = (sys::stat_descriptor(&file)?, sys::stat_descriptor(directory)?);
-    let is_plain = found.kind() == Kind::File && found.nlink == 1 && found.uid == over.uid;
-    if !is_plain || found.size > BYTES_MAX as u64 {
-        return Ok(None);
-    }
-    let mut text = vec![0; usize::try_from(found.size).unwrap_or_default()];
-    let filled = sys::data::read_full_at(&file, &mut text, 0)?;
-    Ok(Record::from_text(&text[..filled]).map(|record| (file, record)))
-}
-
-/// Whether an open file is the record in a private directory.
-fn is_record(directory: &OwnedFd, opened: &OwnedFd) -> bool {
-    let named = sys::stat_at(directory, RECORD, false);
-    let opened = sys::stat_descriptor(opened);
-    let identity = |found: atta_entry::Metadata| (found.device, found.inode);
-    named.is_ok_and(|named| opened.is_ok_and(|opened| identity(named) == identity(opened)))
-}
-
-/// Creates the file of a record, in a private directory.
-fn create_record(directory: &OwnedFd) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    for _ in 0..TRIES {
-        match retry(|| rustix::fs::openat(directory, RECORD, flags, Mode::RUSR | Mode::WUSR)) {
-            // The reply to the first request was lost. The file is created again, not opened.
-            Err(Errno::EXIST) => {
-                missing_is_removed(retry(|| rustix::fs::unlinkat(directory, RECORD, AtFlags::empty())))?;
-            }
-            created => return created,
-        }
-    }
-    Err(Errno::EXIST)
-}
-
-/// Accepts that an entry is missing when it is removed: the reply to the first request may have been lost.
-fn missing_is_removed(removed: Result<(), Errno>) -> Result<(), Errno> {
-    match removed {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(errno),
-    }
+    sys::is_name_of(setting.top, &setting.namer.home(), home)
 }
 
 /// Makes the run's own directory and its record. Also returns why the file system has no locks, if it has none.
@@ -389,54 +263,6 @@ impl Drop for Job {
     }
 }
 
-/// Removes, or counts, the private directory of another run with its contents, and the directory of all runs if it was the last one.
-/// Returns what it held. The record goes last: without it, nobody can tell whose the rest is.
-pub(crate) fn remove_other(other: Other, top: &OwnedFd, manner: &tree::Manner) -> Result<tree::Tally, Errno> {
-    let Other { above, name, namer, state, .. } = other;
-    let mut tally = tree::Tally::default();
-    let directory = match open_private(&above, &name, None) {
-        Err(Errno::NOENT) => return Ok(tally),
-        opened => opened?,
-    };
-    tally.add(&sys::stat_descriptor(&directory)?);
-    let names = sys::names_of(&directory, usize::MAX)?;
-    for name in names.iter().filter(|name| name.as_c_str() != RECORD) {
-        tree::dispose(directory.as_fd(), name, manner, &mut tally)?;
-    }
-    if let Ok(record) = sys::stat_at(&directory, RECORD, false) {
-        tally.add(&record);
-    }
-    if manner.removes {
-        let mut lock = match state {
-            State::Ended { lock } => Some(lock),
-            State::Runs | State::Unknown => None,
-        };
-        remove_own(&above, &directory, &name, &mut lock)?;
-        // Other runs may be in it.
-        let _ = rustix::fs::unlinkat(top, namer.home(), AtFlags::REMOVEDIR);
-    }
-    Ok(tally)
-}
-
-/// Removes the private directory of a run, which has nothing in it but the record. `file`: the open record, which has the lock. Whoever
-/// takes the lock of a record that has no name ignores it ([`other`]).
-fn remove_own(
-    above: &OwnedFd,
-    directory: &OwnedFd,
-    name: &CStr,
-    file: &mut Option<OwnedFd>,
-) -> Result<(), Errno> {
-    sys::until_empty(|| {
-        let names = sys::names_of(directory, 2)?;
-        let is_alone = names.iter().all(|name| name.as_c_str() == RECORD);
-        if is_alone { Ok(()) } else { Err(Errno::NOTEMPTY) }
-    })?;
-    missing_is_removed(retry(|| rustix::fs::unlinkat(directory, RECORD, AtFlags::empty())))?;
-    // An NFS client keeps a name of it until it is closed.
-    drop(file.take());
-    sys::remove_empty(above, name)
-}
-
 /// Opens the private directory of a run that another rank has made.
 pub(crate) fn open_of_another_rank(
     top: &OwnedFd,
@@ -450,19 +276,6 @@ pub(crate) fn open_of_another_rank(
     }
 }
 
-/// The namer of the run that gave a name, which is `parsed`, if the run's record is in that directory.
-pub(crate) fn namer_in(directory: impl AsFd, parsed: names::Parsed<'_>) -> Option<Namer> {
-    let tag = CString::new(parsed.tag?).ok()?;
-    let home = CString::new([names::PREFIX, parsed.uid].concat()).ok()?;
-    let alone = CString::new([home.as_bytes(), b".", tag.as_bytes()].concat()).ok()?;
-    let in_home =
-        open_private(directory.as_fd(), &home, None).and_then(|home| open_private(&home, &tag, None));
-    let own = in_home.or_else(|_| open_private(directory.as_fd(), &alone, None)).ok()?;
-    let (_, record) = read_record(&own).ok().flatten()?;
-    let namer = Namer::of(record.job, parsed.uid);
-    (namer.tag() == tag).then_some(namer)
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -471,7 +284,9 @@ mod tests {
 
     use atta_testkit::scratch::Scratch;
 
-    use super::record::Makes;
+    use super::directory::{RECORD, read_record};
+    use super::others::{State, namer_in, remove_other};
+    use super::record::{BYTES_MAX, Makes};
     use super::*;
 
     fn top(scratch: &Scratch) -> Arc<OwnedFd> {
@@ -550,10 +365,10 @@ mod tests {
         let Begun { job, .. } = begun(&top, &namer);
         let directory = rustix::io::dup(job.directory().unwrap()).unwrap();
         let (opened, _) = read_record(&directory).unwrap().unwrap();
-        assert!(is_record(&directory, &opened));
+        assert!(sys::is_name_of(&directory, RECORD, &opened));
         drop(job);
         assert_eq!(sys::locks::try_lock(&opened), Ok(()));
-        assert!(!is_record(&directory, &opened));
+        assert!(!sys::is_name_of(&directory, RECORD, &opened));
     }
 
     #[test]

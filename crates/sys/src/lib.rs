@@ -24,4 +24,6 @@ pub use open::{
 };
 pub use removal::{remove_empty, until_empty};
 pub use retry::retry;
-pub use stat::{Features, Place, may_be_mount, place_of, stat_at, stat_descriptor, stat_of, stat_path};
+pub use stat::{
+    Features, Place, is_name_of, may_be_mount, place_of, stat_at, stat_descriptor, stat_of, stat_path,
+};

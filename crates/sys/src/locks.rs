@@ -1,14 +1,13 @@
 //! Locks of whole files (`flock`), for processes on all hosts that see the file. It takes locks and asks the mount table what they are
 //! worth; it decides nothing.
 
-use std::os::fd::AsRawFd as _;
-
 use atta_entry::Errno;
 use rustix::fd::AsFd;
 use rustix::fs::FlockOperation;
 
 use crate::file_systems;
 use crate::retry::retry;
+use crate::stat::{Features, place_of};
 
 /// Takes the exclusive lock of a file without waiting. It is released when the open file is closed.
 ///
@@ -27,16 +26,14 @@ pub fn are_local_for_directories(directory: impl AsFd) -> bool {
 
 /// Whether the mount of an NFS file keeps locks to itself. One that cannot be looked up counts as one that does not.
 fn has_local_locks(file: impl AsFd) -> bool {
-    let number = file.as_fd().as_raw_fd();
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let (about, mounts) = (read(&format!("/proc/self/fdinfo/{number}")), read("/proc/self/mountinfo"));
-    let mount = about.lines().find_map(|line| line.strip_prefix("mnt_id:")).map(str::trim);
-    mount.is_some_and(|mount| keeps_locks(&mounts, mount))
+    let Ok(place) = place_of(file, Features::default()) else { return false };
+    std::fs::read_to_string("/proc/self/mountinfo").is_ok_and(|mounts| keeps_locks(&mounts, place.mount))
 }
 
 /// Whether a mount with this number is one of NFS with local locks: `nolock`, `local_lock=flock` or `local_lock=all`.
-fn keeps_locks(mounts: &str, mount: &str) -> bool {
-    let line = mounts.lines().find(|line| line.split(' ').next() == Some(mount));
+fn keeps_locks(mounts: &str, mount: u64) -> bool {
+    let mount = mount.to_string();
+    let line = mounts.lines().find(|line| line.split(' ').next() == Some(mount.as_str()));
     let options = line.and_then(|line| line.split_once(" - ")).and_then(|(_, rest)| rest.split(' ').nth(2));
     let is_one = |option: &str| ["nolock", "local_lock=flock", "local_lock=all"].contains(&option);
     options.is_some_and(|options| options.split(',').any(is_one))
@@ -65,12 +62,12 @@ mod tests {
             )
         };
         for local in ["local_lock=all", "local_lock=flock", "nolock,local_lock=all"] {
-            assert!(keeps_locks(&line(local), "31"), "{local}");
-            assert!(!keeps_locks(&line(local), "24") && !keeps_locks(&line(local), "3"));
+            assert!(keeps_locks(&line(local), 31), "{local}");
+            assert!(!keeps_locks(&line(local), 24) && !keeps_locks(&line(local), 3));
         }
         for shared in ["local_lock=none", "local_lock=posix", "hard"] {
-            assert!(!keeps_locks(&line(shared), "31"), "{shared}");
+            assert!(!keeps_locks(&line(shared), 31), "{shared}");
         }
-        assert!(!keeps_locks("", "31"));
+        assert!(!keeps_locks("", 31));
     }
 }

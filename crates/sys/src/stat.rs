@@ -27,6 +27,13 @@ impl Default for Features {
     }
 }
 
+/// Whether a name in a directory is that of an open file. False if that cannot be found out.
+pub fn is_name_of(directory: impl AsFd, name: &CStr, opened: impl AsFd) -> bool {
+    let identity = |found: Metadata| (found.device, found.inode);
+    let named = stat_at(directory, name, false).map(identity);
+    named.is_ok() && named == stat_descriptor(opened).map(identity)
+}
+
 /// Which directory a descriptor refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {

@@ -9,8 +9,8 @@ use rustix::fd::OwnedFd;
 use rustix::fs::AtFlags;
 
 use super::files::{Holding, forget_files, number_in, try_hold};
+use crate::jobs::directory::open_private;
 use crate::jobs::names::{self, Parsed};
-use crate::jobs::open_private;
 use crate::jobs::tree::Tally;
 use atta_sys as sys;
 

@@ -117,11 +117,7 @@ pub(super) fn forget_files(directory: &OwnedFd, removes: bool) -> Result<Option<
 
 /// Whether a job has this file as its holder. Else another process has removed the job before this one had the lock.
 pub(super) fn is_held_by(directory: &OwnedFd, holder: &OwnedFd) -> bool {
-    let named = sys::stat_at(directory, HOLDER, false);
-    let opened = sys::stat_descriptor(holder);
-    named.is_ok_and(|named| {
-        opened.is_ok_and(|opened| (named.device, named.inode) == (opened.device, opened.inode))
-    })
+    sys::is_name_of(directory, HOLDER, holder)
 }
 
 fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {

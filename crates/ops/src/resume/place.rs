@@ -177,7 +177,7 @@ impl JobPlace {
         let (Ok(top), Ok(home), Some(request)) = (in_target.top(), in_target.home(), self.name()) else {
             return false;
         };
-        let is_of = |other: &jobs::Other| {
+        let is_of = |other: &jobs::others::Other| {
             let born = sys::stat_at(&top, name, true).ok().and_then(|found| found.btime);
             let started = i64::try_from(other.record.holder.started).unwrap_or(i64::MAX);
             let is_new = born.is_some_and(|born| (-1..=BORN_WITHIN).contains(&(born.seconds - started)));
@@ -185,7 +185,7 @@ impl JobPlace {
             let has_alias = !matches!(sys::stat_at(&top, &alias, false), Err(Errno::NOENT));
             other.record.makes_new(&request, name) && is_new && !has_alias
         };
-        jobs::others_in(&Arc::new(home)).iter().any(is_of)
+        jobs::others::others_in(&Arc::new(home)).iter().any(is_of)
     }
 
     /// The directory of all runs of this user that it is in, if it is in the target of a copy or beside a catalog.
@@ -210,7 +210,9 @@ impl JobPlace {
     /// The directory, which must be private.
     pub(super) fn open(&self) -> Result<OwnedFd, NotBegun> {
         let directory = match &self.in_target {
-            Some(in_target) => private(jobs::open_private(&in_target.home()?, &in_target.name, None)),
+            Some(in_target) => {
+                private(jobs::directory::open_private(&in_target.home()?, &in_target.name, None))
+            }
             None => {
                 let path = self.path.as_os_str().as_bytes();
                 sys::open_directory_path(path, false).map_err(|errno| NotBegun::Failed("open", errno))
@@ -268,7 +270,7 @@ impl JobPlace {
     pub(super) fn remove(&self, keeps_times: bool) -> Result<(), Errno> {
         let Some(in_target) = &self.in_target else { return Ok(()) };
         let top = sys::open_directory_path(in_target.top.as_os_str().as_bytes(), true)?;
-        let home = jobs::open_private(&top, &home_name(), None)?;
+        let home = jobs::directory::open_private(&top, &home_name(), None)?;
         match sys::remove_empty(&home, &in_target.name) {
             // The same command begins there again.
             Ok(()) | Err(Errno::NOTEMPTY) => {}
@@ -299,7 +301,7 @@ impl JobPlace {
 
 /// The directory of all runs of this user.
 fn home_in(top: &OwnedFd) -> Result<OwnedFd, NotBegun> {
-    private(jobs::open_private(top, &home_name(), Some(rustix::process::geteuid().as_raw())))
+    private(jobs::directory::open_private(top, &home_name(), Some(rustix::process::geteuid().as_raw())))
 }
 
 /// The name of the directory of all runs of this user.

@@ -7,8 +7,9 @@ use rustix::fd::OwnedFd;
 
 use super::directories::is_name;
 use super::files::forget_files;
+use crate::jobs::directory::{open_private, read_record};
 use crate::jobs::names::{self, Namer};
-use crate::jobs::{RUNS_MAX, open_private, read_record};
+use crate::jobs::others::RUNS_MAX;
 use atta_sys as sys;
 
 /// Whether a name is a run's private directory, or the directory of all runs of a user, and records prove it for everything in it.

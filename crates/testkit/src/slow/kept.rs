@@ -1,5 +1,5 @@
-//! Names of files that were removed while they were open, kept until they are closed, as an NFS client does. It decides not which files are
-//! open, and serves nothing.
+//! Names of files that were removed while they were open, kept until they are closed, as an NFS client does. Which files are open is decided in
+//! `over.rs`. This module serves nothing.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -56,8 +56,7 @@ impl Trust {
 
     /// `synced`: the last recorded sync. None: one has failed.
     fn holds(self, synced: Option<u64>) -> bool {
-        let is_whole = |synced| self.start == this_start() || (1..synced).contains(&self.sync);
-        self.start == 0 || synced.is_some_and(is_whole)
+        self.is_on_storage(synced) || synced.is_some() && self.start == this_start()
     }
 
     /// Whether the copy is known to be on storage.

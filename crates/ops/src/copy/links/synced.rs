@@ -32,6 +32,7 @@ pub(crate) struct SyncedLinks {
     is_due: AtomicBool,
     /// The links' directory, once it has the record. None: the record cannot be made or written.
     directory: OnceLock<Option<OwnedFd>>,
+    /// A sync has failed, or could not be recorded: no other is recorded.
     has_failed: AtomicBool,
 }
 

@@ -15,10 +15,11 @@ use crate::copy::plan::roots::{Destination, Roots};
 use crate::copy::target::mirror::Shared;
 
 use crate::jobs::names::Namer;
+use crate::jobs::others::{Other, State, remove_other};
 use crate::jobs::record::{LogPlace, Makes, Record};
 use crate::jobs::sweep::{Top, sweep};
 use crate::jobs::tree::Manner;
-use crate::jobs::{self, Begun, Job, Other, Setting, State};
+use crate::jobs::{self, Begun, Job, Setting};
 use crate::refused::Refused;
 use crate::resume::JobPlace;
 use atta_sys as sys;
@@ -202,7 +203,7 @@ impl Place<'_> {
             manner.clone(),
         );
         let is_swept = swept.failed == 0 && !swept.stopped;
-        if !is_swept || jobs::remove_other(other, &target.top, &manner).is_err() {
+        if !is_swept || remove_other(other, &target.top, &manner).is_err() {
             return watch.notice(&Notice::Left { holder, directory: target.path.clone() });
         }
         if swept.names > 0 {

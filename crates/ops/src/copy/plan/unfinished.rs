@@ -47,7 +47,7 @@ fn find(
     let mut count = 0;
     while let Some(directory) = next.filter(|_| count < ABOVE_MOST) {
         let opened = directory.descriptor(held, features).ok()?;
-        if let Some(namer) = jobs::namer_in(&opened, parsed) {
+        if let Some(namer) = jobs::others::namer_in(&opened, parsed) {
             return Some(namer);
         }
         (next, last) = (directory.parent(), Some(opened));
@@ -65,7 +65,7 @@ fn above_root(root: &OwnedFd, parsed: Parsed<'_>, most: usize, features: Feature
     };
     let mut here = climb(root).ok()??;
     for _ in 0..most {
-        if let Some(namer) = jobs::namer_in(&here, parsed) {
+        if let Some(namer) = jobs::others::namer_in(&here, parsed) {
             return Some(namer);
         }
         here = climb(&here).ok()??;
