@@ -270,7 +270,9 @@ fn killed_ranks_of_a_copy_go_on() {
     }
 }
 
-/// A rank is stopped before all others are killed. While it may write its log, nobody goes on; whatever it does afterwards harms nothing.
+/// A rank is stopped, and the others are killed. While it may write its log, nobody goes on; whatever it does afterwards harms nothing.
+///
+/// The launcher is stopped as well: it would end the rank, and without it the kernel ends or continues the processes of its group.
 #[test]
 fn stopped_rank_of_a_killed_copy_harms_nothing() {
     let (scratch, tree) = tree("mpi-resume-stopped");
@@ -286,39 +288,50 @@ fn stopped_rank_of_a_killed_copy_harms_nothing() {
             std::thread::sleep(Duration::from_millis(20));
         }
         let processes = descendants(launcher.id());
-        let is_last = |id: &&i32| walks(**id) && rank_of(**id) == 2;
-        let last = *processes.iter().find(is_last).expect("the last rank runs");
-        let stopped = Pid::from_raw(last).unwrap();
-        kill_process(stopped, Signal::STOP).unwrap();
-        for process in processes.iter().rev().filter(|process| **process != last) {
-            // It may have ended.
-            let _ = kill_process(Pid::from_raw(*process).unwrap(), Signal::KILL);
+        let (ranks, launchers): (Vec<i32>, Vec<i32>) = processes.iter().partition(|id| walks(**id));
+        let last = *ranks.iter().find(|id| rank_of(**id) == 2).expect("the last rank runs");
+        for process in launchers.iter().chain([&last]) {
+            signal(*process, Signal::STOP);
         }
-        launcher.wait().unwrap();
+        for process in ranks.iter().filter(|id| **id != last) {
+            signal(*process, Signal::KILL);
+            wait_until(|| !is_alive(*process));
+        }
         assert!(!job.join("end").exists(), "{}: it ended before it was killed", mpi.version);
         let again = || {
             let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
             command.args(["copy", "--json", "--fsync", "none", "--job", name, &tree, copy]).output().unwrap()
         };
-        // Some launchers kill a rank that is stopped, too.
-        if is_alive(last) {
-            let refused = again();
-            expect_code(&refused, 4, &mpi.version);
-            assert!(text(&refused.stderr).contains("1.2"), "{}: {}", mpi.version, text(&refused.stderr));
-            kill_process(stopped, Signal::CONT).unwrap();
-        }
-        let until = std::time::Instant::now() + Duration::from_secs(5);
-        while is_alive(last) && std::time::Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let refused = again();
+        expect_code(&refused, 4, &mpi.version);
+        assert!(text(&refused.stderr).contains("1.2"), "{}: {}", mpi.version, text(&refused.stderr));
+        signal(last, Signal::CONT);
         // It may wait for the others for ever.
-        let _ = kill_process(stopped, Signal::KILL);
+        wait_until(|| !is_alive(last));
+        for process in processes.iter().rev() {
+            signal(*process, Signal::KILL);
+        }
+        launcher.wait().unwrap();
+        wait_until(|| !is_alive(last));
         let done = again();
         expect_code(&done, 0, &mpi.version);
         let verified = Command::new(env!("CARGO_BIN_EXE_atta"))
             .args(["verify", "--content", "-q", &tree, copy])
             .output();
         expect_code(&verified.unwrap(), 0, &mpi.version);
+    }
+}
+
+/// Sends a signal to a process, which may have ended.
+fn signal(process: i32, signal: Signal) {
+    let _ = kill_process(Pid::from_raw(process).unwrap(), signal);
+}
+
+/// Waits at most five seconds.
+fn wait_until(holds: impl Fn() -> bool) {
+    let until = std::time::Instant::now() + Duration::from_secs(5);
+    while !holds() && std::time::Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
