@@ -269,7 +269,9 @@ impl Handler for CopyOperation<'_> {
     fn looked(&self, worker: &mut Worker, slice: &CurrentSlice<'_>) {
         // Of a directory that an earlier run has begun, the first slice may be done.
         let is_again = self.target.is_resumed() && slice.directory().again().is_some();
-        if is_again {
+        // Another rank has entered it.
+        let is_sent = self.commit.noting.is_some() && slice.directory().life().is_sent();
+        if is_again || is_sent {
             self.maker(worker).see(slice.directory());
         }
         if slice.is_first() || is_again {

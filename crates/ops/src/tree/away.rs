@@ -4,14 +4,18 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use atta_ledger::{At, SliceNumber};
 use atta_runtime::Queue;
 
 use crate::tree::anchors::{Anchor, Lost};
 use crate::tree::debts::{Debt, Payment, Unit};
 use crate::tree::directory::{Directory, State};
 use crate::tree::job::{TreeJob, Worker};
+use crate::tree::journal::Journal;
+use crate::tree::listing::names::{Name, Names};
+use crate::tree::listing::path::CurrentPath;
 use crate::tree::operation::{DirectoryOf, Handler, Of, Own, Stage};
-use crate::tree::slice::Part;
+use crate::tree::slice::{Part, Slice};
 use crate::tree::task::bytes::{self, FindRoot};
 use crate::tree::task::{Paid, Task};
 use crate::tree::units::Life;
@@ -80,6 +84,11 @@ impl<S: State> Sent<S> {
     }
 }
 
+/// Whether names stay on this rank: those of a directory that is read again, and a part of those that are a slice in the log.
+fn stays<S: State>(journal: &Journal<S::Results>, slice: &Slice<S>) -> bool {
+    !journal.may_leave(slice.directory()) || slice.number().is_some() && !slice.is_waiting()
+}
+
 impl<'a, V: Handler> TreeJob<'a, V> {
     /// Called by a worker for the directory of each new task. Identifies it while it is open, if another rank may get the task: the thread that
     /// packs tasks must not wait for a file system.
@@ -100,19 +109,47 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             Task::Own(own) if own.to == Some(self.rank) => return false,
             Task::Pay(to) => bytes::pack_payments(self.due.take(*to), out),
             task if !task.may_leave() => return false,
-            // A slice that is in the log is done here, but for chunks of its large files, and only the first rank knows what of a root is done.
-            Task::Look { .. } | Task::Start { .. } if self.journal.is_some() => return false,
+            // Only the first rank knows what of a root is done. Parts of a slice that is in the log are done here, but for chunks of its large files.
+            Task::Start { .. } if self.journal.is_some() => return false,
             Task::Own(Own { of: Of::Part(_), .. }) if self.journal.is_some() => return false,
+            Task::Look { slice, .. } if self.journal.is_some_and(|journal| stays(journal, slice)) => {
+                return false;
+            }
             task => {
                 let debt = self.lend(task);
+                let number = self.leave_slice(task);
                 let root = |index| {
                     let root = self.roots.get(index);
                     (root.path.clone(), root.inode())
                 };
-                bytes::Packer { root }.pack((task, last), debt, out);
+                bytes::Packer { root }.pack((task, last), (debt, number), out);
             }
         }
         true
+    }
+
+    /// With a log: makes the names of a task that leaves for another rank a slice of their own, unless they are one. That rank notes their end.
+    fn leave_slice(&self, task: &Task<V::State>) -> Option<SliceNumber> {
+        let Task::Look { slice, names } = task else { return None };
+        let journal = self.journal?;
+        if let Some(number) = slice.number() {
+            slice.leave();
+            return Some(number);
+        }
+        let mut path = CurrentPath::default();
+        path.set(slice.directory());
+        let at = At { root: slice.directory().root_index(), path: path.below_root() };
+        Some(journal.note_leaving(at, names.iter().map(Name::bytes)))
+    }
+
+    /// With a log: notes the names of a task that another rank has sent, before they are looked at. Not when they arrive: this rank may send them on,
+    /// and would name them when they are done.
+    pub(crate) fn note_taken(&self, worker: &mut Worker<'a, V>, slice: &Arc<Slice<V::State>>, names: &Names) {
+        if let (true, Some(journal), Some(number)) = (slice.begin(), self.journal, slice.number())
+            && number.rank != journal.rank()
+        {
+            worker.noter.listed_as(slice.directory(), number, names);
+        }
     }
 
     /// Keeps the units of a task that leaves for another rank, which will owe them.
@@ -202,6 +239,10 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         let anchor = if V::STAGE > Stage::Slices { task.anchor() } else { None };
         let Some((anchor, unit)) = anchor else {
             let last = last.filter(|last| V::STAGE == Stage::Slices || last.anchor().is_none());
+            // It would be a slice of its own in the log.
+            if self.journal.is_some() && matches!(task, Task::Look { .. }) {
+                return false;
+            }
             if let Some(directory) = task.directory() {
                 directory.identify(self.features());
             }
@@ -293,6 +334,14 @@ impl<V: Handler> FindRoot<V::State> for TreeJob<'_, V> {
 
     fn is_task(&self, bytes: &[u8], in_directory: bool) -> bool {
         self.visit.is_task(bytes, in_directory)
+    }
+
+    fn may_be_slice(&self, number: Option<SliceNumber>) -> bool {
+        match (self.journal, number) {
+            (Some(journal), Some(number)) => journal.may_be_given(number, self.ranks),
+            (None, None) => true,
+            _ => false,
+        }
     }
 
     fn returned(&self, payment: Payment) -> Result<Paid<V::State>, &'static str> {

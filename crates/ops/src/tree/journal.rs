@@ -31,7 +31,7 @@ use atta_ledger::{
 };
 use atta_runtime::Facts;
 
-use crate::tree::directory::SliceResults;
+use crate::tree::directory::{Directory, SliceResults, State};
 use earlier::Earlier;
 pub use earlier::{FromLog, Gone, ResumeError};
 
@@ -62,8 +62,8 @@ pub struct Journal<R> {
     has_held: AtomicBool,
     /// What was done before a sync that has succeeded.
     confirmed: Mutex<VecDeque<Held<R>>>,
-    /// Notes about large files, of any thread.
-    large: OfThread<R>,
+    /// Notes of any thread: about large files, and names that leave for another rank.
+    shared: OfThread<R>,
     earlier: Earlier,
 }
 
@@ -169,8 +169,8 @@ impl<R: SliceResults> Journal<R> {
         let (cuts, threads) = (Mutex::default(), Mutex::<Vec<_>>::default());
         let (bytes, slices) = (Arc::default(), AtomicU64::new(0));
         let (holds, has_held, confirmed) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::default());
-        let large = OfThread::<R>::default();
-        lock(&threads).push(Arc::clone(&large));
+        let shared = OfThread::<R>::default();
+        lock(&threads).push(Arc::clone(&shared));
         Self {
             key,
             run,
@@ -183,7 +183,7 @@ impl<R: SliceResults> Journal<R> {
             holds,
             has_held,
             confirmed,
-            large,
+            shared,
             earlier: Earlier::new(key),
         }
     }
@@ -291,7 +291,30 @@ impl<R: SliceResults> Journal<R> {
 
     /// Notes a large file that is begun: what a later run needs to go on with it.
     pub(crate) fn note_planned(&self, at: At<'_>, name: &[u8], plan: &[u8]) {
-        lock(&self.large).now.records.add_fact(at, &Fact::Planned { name, plan });
+        lock(&self.shared).now.records.add_fact(at, &Fact::Planned { name, plan });
+    }
+
+    /// Notes names that leave for another rank, as a slice of their own. Returns its number.
+    pub(crate) fn note_leaving<'n>(&self, at: At<'_>, names: impl Iterator<Item = &'n [u8]>) -> SliceNumber {
+        let slice = self.number();
+        let fact = Fact::Listed { slice, names: names.collect() };
+        lock(&self.shared).now.records.add_fact(at, &fact);
+        slice
+    }
+
+    /// Whether another rank of so many may give a slice this number.
+    pub(crate) fn may_be_given(&self, slice: SliceNumber, ranks: u32) -> bool {
+        slice.run == self.run && slice.rank < ranks
+    }
+
+    /// The rank of this process.
+    pub(crate) fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Whether names of a directory may leave for another rank: not those of one that is read again, since only this rank knows what is done of it.
+    pub(crate) fn may_leave<S: State>(&self, directory: &Directory<S>) -> bool {
+        self.run == 1 || directory.again().is_none()
     }
 
     /// When what this rank has done is to be noted.
@@ -308,7 +331,7 @@ impl<R: SliceResults> Journal<R> {
         when: When,
     ) -> When {
         let holds = when == When::WhenSynced;
-        let mut noted = lock(&self.large);
+        let mut noted = lock(&self.shared);
         let notes = if holds { &mut noted.held } else { &mut noted.now };
         notes.records.add_fact(at, &Fact::Chunk { name, index, value });
         self.has_held.fetch_or(holds, Ordering::Relaxed);

@@ -105,7 +105,9 @@ impl<H: Handler> Closer<'_, '_, H> {
         if let Some(results) = &mut results {
             self.handler.slice_ended(self.worker, Some(results), is_whole);
         }
-        self.noter.done(slice.directory(), slice.number(), results.as_deref(), is_whole);
+        if !slice.has_left() {
+            self.noter.done(slice.directory(), slice.number(), results.as_deref(), is_whole);
+        }
         if let Some(mut results) = results {
             H::State::forget_logged(&mut results);
             hand_over(&mut *results, self.results);

@@ -10,6 +10,7 @@
 //! then its results are those that its thread has gathered.
 
 use std::cell::OnceCell;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atta_ledger::SliceNumber;
@@ -43,7 +44,20 @@ pub(crate) struct Slice<S: State = ()> {
     owed: u64,
     /// Its number in the log of the job, if that has one and the directory has several slices.
     number: Option<SliceNumber>,
+    /// A [`Stage`].
+    stage: AtomicU8,
     results: Mutex<Gathered<S::Results>>,
+}
+
+/// Where the names of a slice are that has a number in the log of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Some are being looked at here, or were.
+    Begun = 0,
+    /// One task that waits has all of them.
+    Waiting = 1,
+    /// That task has left for another rank, which notes their end.
+    Left = 2,
 }
 
 /// The results of a slice so far.
@@ -77,13 +91,41 @@ pub(crate) fn hand_over<R: SliceResults>(from: &mut R, to: &mut R) {
 impl<S: State> Slice<S> {
     fn new(directory: Arc<Directory<S>>, extent: Extent, owed: u64) -> Self {
         let (names, parts, results) = (Count::new(1), Count::new(1), Mutex::default());
-        Self { directory, extent, names, parts, owed, number: None, results }
+        let stage = AtomicU8::new(Stage::Begun as u8);
+        Self { directory, extent, names, parts, owed, number: None, stage, results }
     }
 
     /// A batch of names, by itself. `owed`: its number on the rank that sent it, or 0.
     pub(crate) fn of_batch(directory: Arc<Directory<S>>, owed: u64) -> Arc<Self> {
         directory.life().add_slice();
         Arc::new(Self::new(directory, Extent::Later, owed))
+    }
+
+    /// A batch of names that is in the log of the job by itself. The caller adds a slice to the directory, if it counts them.
+    pub(crate) fn of_numbered(directory: Arc<Directory<S>>, number: SliceNumber, owed: u64) -> Arc<Self> {
+        let stage = AtomicU8::new(Stage::Waiting as u8);
+        let slice = Self::new(directory, Extent::Later, owed);
+        Arc::new(Self { number: Some(number), stage, ..slice })
+    }
+
+    /// Notes that its names are looked at. Returns whether none was before, since one task had all of them.
+    pub(crate) fn begin(&self) -> bool {
+        self.stage.swap(Stage::Begun as u8, Ordering::Relaxed) == Stage::Waiting as u8
+    }
+
+    /// Whether one task that waits has all its names.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.stage.load(Ordering::Relaxed) == Stage::Waiting as u8
+    }
+
+    /// Notes that the task that has all its names leaves for another rank. The holder of the task calls this.
+    pub(crate) fn leave(&self) {
+        self.stage.store(Stage::Left as u8, Ordering::Relaxed);
+    }
+
+    /// Whether another rank has all its names, and notes their end.
+    pub(crate) fn has_left(&self) -> bool {
+        self.stage.load(Ordering::Relaxed) == Stage::Left as u8
     }
 
     fn gathered(&self) -> MutexGuard<'_, Gathered<S::Results>> {

@@ -85,10 +85,15 @@ impl<'j, S: State> Noter<'j, S> {
         names: &Names,
     ) -> SliceNumber {
         let slice = journal.number();
+        self.listed_as(directory, slice, names);
+        slice
+    }
+
+    /// Notes the names of a slice that has this number.
+    pub(crate) fn listed_as(&mut self, directory: &Arc<Directory<S>>, slice: SliceNumber, names: &Names) {
         let names = names.iter().map(Name::bytes).collect();
         let fact = Fact::Listed { slice, names };
         self.note(directory, When::Now, |notes, at| notes.records.add_fact(at, &fact));
-        slice
     }
 
     /// Whether the end of a slice is noted: not if something of it failed, or names may have been left out after a stop. Asked when it has ended:

@@ -13,7 +13,7 @@ use crate::tree::listing::names::{Name, Names};
 use crate::tree::listing::reading::Reading;
 use crate::tree::operation::{DirectoryOf, Handler, Here, HereOf, Stage};
 use crate::tree::profile::Phase;
-use crate::tree::slice::{CurrentSlice, Extent};
+use crate::tree::slice::{CurrentSlice, Extent, Slice};
 use crate::tree::task::Task;
 use crate::tree::thread::{Thread, failed};
 use atta_sys as sys;
@@ -88,6 +88,8 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             let extent = extent_of(std::mem::take(&mut is_start), more);
             reading.excluded += std::mem::take(&mut self.worker.excluded);
             reading.has_failed |= self.worker.noter.has_failed();
+            let own =
+                if parts > 1 { self.cut_slices((directory, extent), &mut names, batch) } else { vec![] };
             let number = self.note_names(directory, (&names, extent), (more, &mut reading));
             let slice = CurrentSlice::new(directory, extent).with_number(number);
             if more && V::STAGE > Stage::Slices {
@@ -104,11 +106,33 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                     job.reading.fetch_sub(1, Ordering::Relaxed);
                 }
                 self.hand_out(&slice, &mut names, batch);
+                own.into_iter().for_each(|task| self.push(task));
             }
             self.worker.names = self.look(&slice, names);
             // A large directory is read in one task, which may take long.
             job.visit.keep_noted(&mut self.worker.visit, self.worker.noter.waiting(), false);
         }
+    }
+
+    /// With a log, on several ranks: makes slices of all names of a large directory but one batch, so that they may leave for another rank.
+    fn cut_slices(
+        &mut self,
+        (directory, extent): (&Arc<DirectoryOf<V>>, Extent),
+        names: &mut Names,
+        batch: usize,
+    ) -> Vec<Task<V::State>> {
+        let journal = self
+            .job
+            .journal
+            .filter(|journal| self.job.ranks > 1 && extent != Extent::Whole && journal.may_leave(directory));
+        let Some(journal) = journal else { return Vec::new() };
+        let noter = &mut self.worker.noter;
+        let slices = names.cut(batch).map(|names| {
+            let number = noter.listed(journal, directory, &names);
+            directory.life().add_slice();
+            Task::Look { slice: Slice::of_numbered(Arc::clone(directory), number, 0), names }
+        });
+        slices.collect()
     }
 
     /// Counts excluded names. With a log, notes a slice of a directory that has several, and the end of the directory, with which all of its

@@ -4,11 +4,11 @@
 //! (`record.rs`) one after another:
 //!
 //! ```text
-//!   to another rank   Root  Directory  Lent  Enter   Lent  Enter   Directory  Lent  Look   Own   Paid ...
+//!   to another rank   Root  Directory  Lent  Enter   Lent  Enter   Directory  Lent  Listed  Look   Own   Paid ...
 //!   to the spill file Anchor  Enter   Anchor  Look ...
 //! ```
 //!
-//! `Root` and `Directory` hold for all tasks that follow. `Lent` holds for the next one.
+//! `Root` and `Directory` hold for all tasks that follow. `Lent` and `Listed` hold for the next one.
 
 #[cfg(test)]
 pub(crate) mod fuzz;
@@ -19,6 +19,8 @@ pub(crate) mod record;
 pub(crate) mod samples;
 
 use std::sync::Arc;
+
+use atta_ledger::SliceNumber;
 
 use crate::tree::anchors::Anchor;
 use crate::tree::debts::{Payment, Unit};
@@ -43,6 +45,9 @@ pub(crate) trait FindRoot<S: State = ()> {
 
     /// Whether these bytes are a task of the operation; see [`is_task`](crate::tree::operation::Handler::is_task).
     fn is_task(&self, bytes: &[u8], in_directory: bool) -> bool;
+
+    /// Whether another rank may send names as a slice with this number in the logs of the job.
+    fn may_be_slice(&self, number: Option<SliceNumber>) -> bool;
 
     /// The directory or slice whose units another rank returns.
     fn returned(&self, payment: Payment) -> Result<Paid<S>, &'static str>;

@@ -1,6 +1,7 @@
 //! The decoders of tasks, for `atta_testkit::fuzz`: each record, and whole parcels and segments of the spill file.
 
 use atta_entry::Code;
+use atta_ledger::SliceNumber;
 use atta_testkit::fuzz::Target;
 use atta_testkit::fuzz_code;
 
@@ -26,6 +27,7 @@ fn records() -> Vec<Record<'static>> {
         Record::Directory { shared: 0, levels: vec![level(), Level { target: None, ..level() }] },
         Record::Anchor { number: 8, unit: Unit::Child },
         Record::Lent(debt()),
+        Record::Listed(SliceNumber { run: 1, rank: 2, number: 300 }),
         Record::Paid(vec![payment()]),
         Record::Start { below: Some(b"a/b".into()), differs: Some(Differs::default()) },
         Record::Enter { name: c"c".into(), target: None },
@@ -46,8 +48,8 @@ fn payment() -> Payment {
 fn parcel() -> Vec<u8> {
     let mut bytes = Vec::new();
     pack_all(&tasks(&root()), &mut bytes);
-    let [root, directory, _, lent, _, _, enter, look, own] = records().try_into().unwrap();
-    let rest = [root, directory, lent.clone(), enter, lent.clone(), look, lent, own];
+    let [root, directory, _, lent, listed, _, _, enter, look, own] = records().try_into().unwrap();
+    let rest = [root, directory, lent.clone(), enter, lent.clone(), listed, look, lent, own];
     rest.iter().for_each(|record| record.encode(&mut bytes));
     pack_payments(vec![payment()], &mut bytes);
     bytes

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use atta_entry::Code as _;
+use atta_ledger::SliceNumber;
 
 use super::record::{Level, OwnOf, Record};
 use crate::tree::debts::{Debt, Payment, Unit};
@@ -23,7 +24,7 @@ impl<P: Fn(u32) -> (Vec<u8>, u64)> Packer<P> {
     pub(crate) fn pack<S: State>(
         &self,
         (task, last): (&Task<S>, Option<&Task<S>>),
-        debt: Option<Debt>,
+        (debt, number): (Option<Debt>, Option<SliceNumber>),
         out: &mut Vec<u8>,
     ) {
         let root = task.root_index();
@@ -45,6 +46,9 @@ impl<P: Fn(u32) -> (Vec<u8>, u64)> Packer<P> {
         }
         if let Some(debt) = debt {
             Record::Lent(debt).encode(out);
+        }
+        if let Some(number) = number {
+            Record::Listed(number).encode(out);
         }
         pack_itself(task, out);
     }

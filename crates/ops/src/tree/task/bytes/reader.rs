@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use atta_entry::Code as _;
+use atta_ledger::SliceNumber;
 use atta_sys::Place;
 
 use super::record::{Level, OwnOf, Record};
@@ -26,14 +27,18 @@ pub(crate) fn unpack<S: State>(
     roots: &impl FindRoot<S>,
 ) -> Result<Vec<Task<S>>, &'static str> {
     let (made, tasks) = (Vec::new(), Vec::new());
-    let mut reader = Reader { by, roots, root: None, here: None, debt: None, made, tasks };
+    let mut reader = Reader { by, roots, root: None, here: None, debt: None, number: None, made, tasks };
     while !bytes.is_empty() {
         let record = Record::decode(&mut bytes).ok_or("bytes that are no task")?;
         reader.add(record)?;
     }
     // The tasks hold units of their own.
     reader.made.iter().for_each(|directory| release_maker(directory));
-    if reader.debt.is_some() { Err("a debt without a task") } else { Ok(reader.tasks) }
+    match (reader.debt, reader.number) {
+        (None, None) => Ok(reader.tasks),
+        (Some(_), _) => Err("a debt without a task"),
+        (None, Some(_)) => Err("a number without names"),
+    }
 }
 
 /// What the records so far amount to.
@@ -46,6 +51,8 @@ struct Reader<'r, F, S: State = ()> {
     here: Option<Anchor<S>>,
     /// What the next task holds of the rank that lent it.
     debt: Option<Debt>,
+    /// The number of the next task's slice in the logs of the job.
+    number: Option<SliceNumber>,
     /// Directories created for the tasks.
     made: Vec<Arc<Directory<S>>>,
     tasks: Vec<Task<S>>,
@@ -68,6 +75,7 @@ impl<S: State, F: FindRoot<S>> Reader<'_, F, S> {
                 return Ok(());
             }
             Record::Lent(debt) => return self.lend(debt),
+            Record::Listed(number) => return self.list(number),
             Record::Paid(payments) => self.pay(payments)?,
             Record::Start { below, differs } => {
                 let ((root, _), below) = (self.root()?, below.map(Into::into));
@@ -167,6 +175,14 @@ impl<S: State, F: FindRoot<S>> Reader<'_, F, S> {
         }
     }
 
+    /// Notes the number of the next task's slice.
+    fn list(&mut self, number: SliceNumber) -> Result<(), &'static str> {
+        match self.number.replace(number) {
+            Some(_) => Err("a number without names"),
+            None => Ok(()),
+        }
+    }
+
     /// Whether another rank may name this one.
     fn exists(&self, rank: u32) -> bool {
         matches!(self.by, PackedBy::Another { ranks } if rank < ranks)
@@ -206,11 +222,20 @@ impl<S: State, F: FindRoot<S>> Reader<'_, F, S> {
         if self.by != PackedBy::Itself && !names.iter().all(|name| is_name(name.name)) {
             return Err(NO_NAME);
         }
-        let slice = match here {
-            Anchor::Slice(slice) => slice,
-            Anchor::Directory(directory) => {
+        let number = self.number.take();
+        if self.by != PackedBy::Itself && !self.roots.may_be_slice(number) {
+            return Err("names with a number of the log that they cannot have");
+        }
+        let slice = match (here, number) {
+            (Anchor::Slice(slice), _) => slice,
+            (Anchor::Directory(directory), None) => {
                 let owed = self.owe(&directory)?;
                 Slice::of_batch(directory, owed)
+            }
+            (Anchor::Directory(directory), Some(number)) => {
+                let owed = self.owe(&directory)?;
+                directory.life().add_slice();
+                Slice::of_numbered(directory, number, owed)
             }
         };
         self.tasks.push(Task::Look { slice, names });

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ffi::CStr;
 
 use atta_entry::Code;
+use atta_ledger::SliceNumber;
 
 use crate::tree::debts::{Debt, Payment, Unit};
 use crate::tree::listing::names::Names;
@@ -21,6 +22,8 @@ pub(crate) enum Record<'a> {
     Anchor { number: u64, unit: Unit },
     /// The next task holds units of another rank.
     Lent(Debt),
+    /// The names of the next task are a slice with this number in the logs of the job.
+    Listed(SliceNumber),
     /// Units that go back to the rank that lent them.
     Paid(Vec<Payment>),
     /// The last root, or a name below it, is to be looked at.
@@ -58,6 +61,7 @@ atta_entry::choice!(Record<'_> {
     b'D' => Directory { shared, levels },
     b'K' => Anchor { number, unit },
     b'B' => Lent(debt),
+    b'L' => Listed(number),
     b'Y' => Paid(payments),
     b'S' => Start { below, differs },
     b'E' => Enter { name, target },

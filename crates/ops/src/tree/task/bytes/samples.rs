@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use atta_entry::Kind;
+use atta_ledger::SliceNumber;
 use atta_sys::Place;
 
 use super::{FindRoot, Packer};
@@ -55,7 +56,7 @@ pub(crate) fn pack_all(tasks: &[Task], bytes: &mut Vec<u8>) {
         let last = index.checked_sub(1).map(|last| &tasks[last]);
         assert!(task.may_leave());
         let packer = Packer { root: |_| (b"/given".to_vec(), 1) };
-        packer.pack((task, last), None, bytes);
+        packer.pack((task, last), (None, None), bytes);
     }
 }
 
@@ -83,6 +84,10 @@ impl FindRoot for One {
             (8, Unit::Part | Unit::Names) => Ok(Anchor::Slice(Slice::of_batch(Arc::clone(&self.0), 0))),
             _ => Err("nothing is kept"),
         }
+    }
+
+    fn may_be_slice(&self, number: Option<SliceNumber>) -> bool {
+        number.is_none_or(|number| number.run == 1)
     }
 
     fn is_task(&self, bytes: &[u8], in_directory: bool) -> bool {

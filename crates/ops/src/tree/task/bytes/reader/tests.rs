@@ -5,7 +5,9 @@ use super::*;
 use crate::tree::debts::Unit;
 use crate::tree::directory::chain_to;
 use crate::tree::start::Differs;
+use atta_ledger::SliceNumber;
 use atta_sys::Features;
+use std::borrow::Cow;
 use std::ffi::CStr;
 
 const ANOTHER: PackedBy = PackedBy::Another { ranks: 4 };
@@ -121,6 +123,25 @@ fn debts_to_ranks_that_do_not_exist_are_refused() {
     let [root, directory, debt, _] = lent(3);
     assert_eq!(read(&[root.clone(), debt.clone()]).unwrap_err(), "a debt without a task");
     assert_eq!(read(&[root, directory, debt.clone(), debt]).unwrap_err(), "a debt without a task");
+}
+
+#[test]
+fn names_keep_the_number_of_their_slice() {
+    let listed = |run| Record::Listed(SliceNumber { run, rank: 2, number: 9 });
+    let look = || Record::Look(Cow::Owned(names(&[c"x"])));
+    let [root, directory, debt, _] = lent(3);
+    let tasks = read(&[root.clone(), directory.clone(), debt, listed(1), look(), look()]).unwrap();
+    let [Task::Look { slice, .. }, Task::Look { slice: other, .. }] = tasks.as_slice() else {
+        panic!("{tasks:?}")
+    };
+    assert_eq!(slice.number(), Some(SliceNumber { run: 1, rank: 2, number: 9 }));
+    assert!(slice.is_waiting() && slice.begin() && !slice.begin() && !slice.is_waiting());
+    assert!(other.number().is_none() && !other.begin());
+    let refused = "names with a number of the log that they cannot have";
+    assert_eq!(read(&[root.clone(), directory.clone(), listed(2), look()]).unwrap_err(), refused);
+    assert_eq!(read(&[root.clone(), directory.clone(), listed(1)]).unwrap_err(), "a number without names");
+    let twice = [root, directory, listed(1), listed(1), look()];
+    assert_eq!(read(&twice).unwrap_err(), "a number without names");
 }
 
 #[test]
