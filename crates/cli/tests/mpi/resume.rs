@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use atta_testkit::lock::Lock;
 use atta_testkit::mpi::{self, Mpi};
+use atta_testkit::trees;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::support::{make_directory, python, run, walk};
+use crate::support::{make_directory, python, run, scratch, walk};
 use crate::{
     descendants, expect_code, mpis, program_on, rank_of, ranks, ranks_on, text, three_hosts, tree, walks,
 };
@@ -340,6 +341,26 @@ fn is_alive(id: i32) -> bool {
     let about = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     let state = about.rsplit(") ").next().and_then(|rest| rest.chars().next());
     state.is_some_and(|state| !['Z', 'X'].contains(&state))
+}
+
+#[test]
+fn names_of_one_directory_are_shared_with_a_job() {
+    let test = "names_of_one_directory_are_shared_with_a_job";
+    let scratch = scratch("mpi-resume-flat");
+    let source = make_directory(scratch.join("source"));
+    trees::flat(&source, 2_000).unwrap();
+    for (number, mpi) in mpis(test).iter().enumerate() {
+        let (job, target) = (scratch.join(format!("job-{number}")), scratch.join(format!("copy-{number}")));
+        let (job, target) = (job.to_str().unwrap(), target.to_str().unwrap());
+        let arguments = ["-j1", "--iops", "2000", "--job", job, source.to_str().unwrap(), target];
+        let done = mpi::alone(&mut copying(mpi, 3, &arguments));
+        expect_code(&done, 0, &mpi.version);
+        let summary: Value = serde_json::from_slice(&done.stdout).unwrap();
+        let by_rank = summary["by_rank"].as_array().unwrap();
+        let files: Vec<_> = by_rank.iter().map(|rank| rank["files"].as_u64().unwrap()).collect();
+        assert!(files.iter().all(|files| *files > 0), "{}: {files:?}", mpi.version);
+        assert_eq!(files.iter().sum::<u64>(), 2_000, "{}", mpi.version);
+    }
 }
 
 /// Ranks that copy chunks of a large file, without `--job`: the same command goes on.
