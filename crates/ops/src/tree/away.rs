@@ -84,9 +84,9 @@ impl<S: State> Sent<S> {
     }
 }
 
-/// Whether names stay on this rank: those of a directory that is read again, and a part of those that are a slice in the log.
-fn stays<S: State>(journal: &Journal<S::Results>, slice: &Slice<S>) -> bool {
-    !journal.may_leave(slice.directory()) || slice.number().is_some() && !slice.is_waiting()
+/// Whether names stay on this rank: of those that are a slice in the log, a part.
+fn stays<S: State>(journal: &Journal<S::Results>, slice: &Slice<S>, names: &Names) -> bool {
+    slice.number().is_some() && !slice.is_waiting() || !journal.may_leave(slice.directory(), names)
 }
 
 impl<'a, V: Handler> TreeJob<'a, V> {
@@ -112,7 +112,9 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             // Only the first rank knows what of a root is done. Parts of a slice that is in the log are done here, but for chunks of its large files.
             Task::Start { .. } if self.journal.is_some() => return false,
             Task::Own(Own { of: Of::Part(_), .. }) if self.journal.is_some() => return false,
-            Task::Look { slice, .. } if self.journal.is_some_and(|journal| stays(journal, slice)) => {
+            Task::Look { slice, names }
+                if self.journal.is_some_and(|journal| stays(journal, slice, names)) =>
+            {
                 return false;
             }
             task => {
@@ -146,7 +148,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     /// and would name them when they are done.
     pub(crate) fn note_taken(&self, worker: &mut Worker<'a, V>, slice: &Arc<Slice<V::State>>, names: &Names) {
         if let (true, Some(journal), Some(number)) = (slice.begin(), self.journal, slice.number())
-            && number.rank != journal.rank()
+            && journal.is_of_another(number)
         {
             worker.noter.listed_as(slice.directory(), number, names);
         }

@@ -32,6 +32,7 @@ use atta_ledger::{
 use atta_runtime::Facts;
 
 use crate::tree::directory::{Directory, SliceResults, State};
+use crate::tree::listing::names::{Name, Names};
 use earlier::Earlier;
 pub use earlier::{FromLog, Gone, ResumeError};
 
@@ -304,17 +305,18 @@ impl<R: SliceResults> Journal<R> {
 
     /// Whether another rank of so many may give a slice this number.
     pub(crate) fn may_be_given(&self, slice: SliceNumber, ranks: u32) -> bool {
-        slice.run == self.run && slice.rank < ranks
+        slice.run < self.run || slice.run == self.run && slice.rank < ranks
     }
 
-    /// The rank of this process.
-    pub(crate) fn rank(&self) -> u32 {
-        self.rank
+    /// Whether another rank of this run has listed a slice.
+    pub(crate) fn is_of_another(&self, slice: SliceNumber) -> bool {
+        slice.run == self.run && slice.rank != self.rank
     }
 
-    /// Whether names of a directory may leave for another rank: not those of one that is read again, since only this rank knows what is done of it.
-    pub(crate) fn may_leave<S: State>(&self, directory: &Directory<S>) -> bool {
-        self.run == 1 || directory.again().is_none()
+    /// Whether names of a directory may leave for another rank: not if earlier runs have done something of one of them, which only this rank knows.
+    pub(crate) fn may_leave<S: State>(&self, directory: &Directory<S>, names: &Names) -> bool {
+        let again = directory.again().filter(|_| self.run > 1);
+        again.is_none_or(|again| !self.earlier.knows_any(again, names.iter().map(Name::bytes)))
     }
 
     /// When what this rank has done is to be noted.

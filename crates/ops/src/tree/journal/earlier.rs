@@ -57,8 +57,6 @@ pub(crate) struct Redo {
     pub(crate) path: Vec<u8>,
     /// It was read to its end: only slices are left of it, or its closing.
     pub(crate) is_read: bool,
-    /// The operation knows by now that something of it is done again.
-    pub(crate) is_known: bool,
     pub(crate) slices: Vec<NumberedNames>,
 }
 
@@ -68,7 +66,7 @@ pub(crate) type NumberedNames = (SliceNumber, Vec<Vec<u8>>);
 impl Redo {
     fn of(at: At<'_>) -> Self {
         let At { root, path } = at;
-        Self { root, path: path.to_vec(), is_read: true, is_known: false, slices: Vec::new() }
+        Self { root, path: path.to_vec(), is_read: true, slices: Vec::new() }
     }
 
     /// Bytes of memory that it holds.
@@ -79,10 +77,9 @@ impl Redo {
             + names.map(|name| size_of::<Vec<u8>>() + name.len()).sum::<usize>()
     }
 
-    /// Counts what it looks at.
+    /// Counts what it looks at. Its slices become tasks of their own.
     pub(crate) fn steps(&self) -> u64 {
-        let names: usize = self.slices.iter().map(|(_, names)| names.len()).sum();
-        names as u64 + u64::from(!self.is_read)
+        u64::from(!self.is_read)
     }
 }
 
@@ -257,6 +254,18 @@ impl Earlier {
     /// Whether a directory that is read again need not be entered from the directory above.
     pub(crate) fn is_known_in(&self, directory: Id, name: &[u8]) -> bool {
         !self.known.is_empty() && self.is_known(self.key.below(directory, name))
+    }
+
+    /// Whether one of these names of a directory that is read again is a directory that need not be entered from there, or a large file that was begun.
+    pub(crate) fn knows_any<'n>(&self, directory: Id, names: impl Iterator<Item = &'n [u8]>) -> bool {
+        let begun = lock(&self.begun);
+        let begun = begun.get(&directory).filter(|begun| !begun.files.is_empty());
+        if self.known.is_empty() && begun.is_none() {
+            return false;
+        }
+        let is_begun = |name: &[u8]| begun.is_some_and(|begun| begun.files.contains_key(name));
+        let mut names = names;
+        names.any(|name| is_begun(name) || self.is_known_in(directory, name))
     }
 
     /// Whether some names of a directory that is read again are in slices of their own.

@@ -121,10 +121,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         names: &mut Names,
         batch: usize,
     ) -> Vec<Task<V::State>> {
-        let journal = self
-            .job
-            .journal
-            .filter(|journal| self.job.ranks > 1 && extent != Extent::Whole && journal.may_leave(directory));
+        let journal = self.job.journal.filter(|_| self.job.ranks > 1 && extent != Extent::Whole);
         let Some(journal) = journal else { return Vec::new() };
         let noter = &mut self.worker.noter;
         let slices = names.cut(batch).map(|names| {

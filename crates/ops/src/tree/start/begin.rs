@@ -17,7 +17,7 @@ use crate::tree::listing::names::Names;
 use crate::tree::mark;
 use crate::tree::operation::{Again, Cx, DirectoryOf, Handler, Here, HereOf, Stage};
 use crate::tree::profile::Phase;
-use crate::tree::slice::{CurrentSlice, Extent};
+use crate::tree::slice::{CurrentSlice, Extent, Slice};
 use crate::tree::start::{Differs, Seed, Start};
 use crate::tree::task::Task;
 use crate::tree::thread::{Thread, failed};
@@ -186,22 +186,19 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         let Some(journal) = self.job.journal else { return };
         let id = journal.earlier().id(redo.root, &redo.path);
         let needs_directory = V::STAGE >= Stage::Closed || !redo.is_read;
-        if !redo.is_known && needs_directory && !self.redo_directory(&redo, id) {
+        if needs_directory && !self.redo_directory(&redo, id) {
             return;
         }
         let Redo { root, path, slices, .. } = redo;
-        // Other threads may take some.
-        let is_alone = slices.len() == 1;
-        for slice in slices {
-            match is_alone {
-                true => self.redo_slice((root, &path), id, slice),
-                false => {
-                    let (path, slices) = (path.clone(), vec![slice]);
-                    let redo = Redo { root, path, is_read: true, is_known: true, slices };
-                    self.push(Task::Redo(Box::new(redo)));
-                }
-            }
+        if slices.is_empty() {
+            return;
         }
+        // As if a name in the directory was listed, which is not looked at.
+        let Some((directory, _)) = self.listed(root, &[&path[..], b"/name"].concat()) else { return };
+        directory.set_again(id);
+        // Other threads and ranks may take some.
+        slices.into_iter().for_each(|slice| self.redo_slice(&directory, slice));
+        release_maker(&directory);
     }
 
     /// Opens a directory of which something is done again. Reads it, without names that are in slices of their own, if it was not read to its
@@ -311,16 +308,15 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         }
     }
 
-    /// Looks at the names of a slice.
-    fn redo_slice(&mut self, (root, path): (u32, &[u8]), id: Id, (number, names): NumberedNames) {
-        // As if a name in the directory was listed, which is not looked at.
-        let Some((directory, _)) = self.listed(root, &[path, b"/name"].concat()) else { return };
-        directory.set_again(id);
+    /// Adds a task for the names of a slice.
+    fn redo_slice(&mut self, directory: &Arc<DirectoryOf<V>>, (number, names): NumberedNames) {
         let mut listed = Names::default();
         for name in names.into_iter().filter_map(|name| CString::new(name).ok()) {
             listed.push(&name, Kind::Unknown, 0);
         }
-        self.look(&CurrentSlice::new(&directory, Extent::Later).with_number(Some(number)), listed);
+        directory.life().add_slice();
+        let slice = Slice::of_numbered(Arc::clone(directory), number, 0);
+        self.push(Task::Look { slice, names: listed });
     }
 
     /// Looks at a root that a list of differences names, and below it only if the handler does not prune it.
