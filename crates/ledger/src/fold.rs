@@ -57,6 +57,8 @@ pub struct Item {
     pub is_read: bool,
     /// It is done: only its closing is left.
     pub is_done: bool,
+    /// It was closed once, and what that came to counts. Something is left of it all the same: what another rank did in it is lost, or was done later.
+    pub was_closed: bool,
 }
 
 /// How far a directory is.
@@ -296,6 +298,53 @@ mod tests {
             ];
             let expected = expected.map(|(path, mark, is_done)| (path.to_owned(), mark, is_done));
             assert_eq!(marks, expected, "{closes} {memory}");
+        }
+    }
+
+    #[test]
+    fn what_another_rank_did_before_the_closing_needs_no_other() {
+        let slice = SliceNumber { run: 1, rank: 0, number: 3 };
+        let listed = (&b"d"[..], Fact::Listed { slice, names: vec![b"x"] });
+        let done = |slice| (&b"d"[..], Fact::Done { slice, seen: None });
+        let giver = frame(&[listed.clone(), done(None), (b"d", Fact::Closed)]);
+        let taker = frame(&[listed, done(Some(slice))]);
+        // The frames, and of `d`: whether only its closing is left, and whether it was closed.
+        let of = |run, rank| LogName { run, rank, part: 0 };
+        let cases = [
+            (vec![(of(1, 0), &giver), (of(1, 1), &taker)], vec![]),
+            // What the taker noted is lost.
+            (vec![(of(1, 0), &giver)], vec![(false, true)]),
+            // A later run has done it again.
+            (vec![(of(1, 0), &giver), (of(2, 1), &taker)], vec![(true, true)]),
+        ];
+        for (frames, expected) in cases {
+            for memory in [1, MEMORIES[1]] {
+                let fold = Fold { key: Key::of_job(&[2; 16]), closes: true, memory };
+                let (mut logs, mut left) = (Named(frames.clone()), Vec::new());
+                let folded = fold.run(&mut logs, &mut |found| {
+                    if let Left::Directory(at, item) = found
+                        && at.path == b"d"
+                    {
+                        left.push((item.is_done, item.was_closed));
+                    }
+                });
+                assert!(folded.is_ok());
+                assert_eq!(left, expected, "{memory}: {frames:?}");
+            }
+        }
+    }
+
+    /// Frames of these logs.
+    struct Named<'f>(Vec<(LogName, &'f Vec<u8>)>);
+
+    impl Logs for Named<'_> {
+        type Error = std::convert::Infallible;
+
+        fn each(&mut self, each: &mut dyn FnMut(FrameAt, &[u8]) -> bool) -> Result<(), Self::Error> {
+            for (log, frame) in &self.0 {
+                assert!(each(FrameAt { log: *log, offset: 0, voided_by: None }, frame), "valid frames");
+            }
+            Ok(())
         }
     }
 

@@ -216,8 +216,10 @@ impl Job<'_> {
             if self.throw(3) > 0 {
                 // The first frame of rank 0 is on storage before another rank writes.
                 let least = if rank == 0 { first_frame } else { 0 };
-                let torn = least + self.throw((bytes.len() - least) as u64 + 1) as usize;
-                bytes.truncate(torn);
+                let most = self.throw((bytes.len() - least) as u64 + 1);
+                // Names are listed early.
+                let torn = if self.throw(2) == 0 { most } else { self.throw(most + 1) };
+                bytes.truncate(least + torn as usize);
             }
             self.logs.push((name(number, rank), bytes));
         }
@@ -241,8 +243,10 @@ fn tree() -> (Scratch, PathBuf) {
     trees::random(&tree.join("random"), 6, 500).unwrap();
     // More names than a slice has, with directories among them, and as many as one has.
     let flat = tree.join("flat");
-    trees::flat(&flat, 9_000).unwrap();
-    trees::flat(&tree.join("one-slice"), 1_500).unwrap();
+    trees::flat(&flat, 6_000).unwrap();
+    for number in 0..6 {
+        trees::flat(&tree.join(format!("one-slice-{number}")), 800).unwrap();
+    }
     for number in 0..100 {
         let directory = flat.join(format!("directory-{number}"));
         trees::flat(&directory, 3 + number % 7).unwrap();

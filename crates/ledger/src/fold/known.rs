@@ -27,6 +27,8 @@ const CLOSED: u8 = 2;
 const ABOVE_DONE: u8 = 4;
 /// It has slices of its own.
 const SLICED: u8 = 8;
+/// It was closed, maybe before something of it was done.
+const WAS_CLOSED: u8 = 16;
 
 /// Bytes of memory for each directory: tables are between half and fully used, and grow while the old one is still there.
 const DIRECTORY_BYTES: usize = 100;
@@ -104,6 +106,7 @@ impl Slices {
 pub(super) struct Incomplete {
     pub(super) is_read: bool,
     pub(super) is_done: bool,
+    pub(super) was_closed: bool,
     /// It was handed over.
     pub(super) is_over: bool,
 }
@@ -120,6 +123,12 @@ pub(super) struct Known {
 
 /// More than fits in memory.
 struct TooMany;
+
+/// Whether a slice may have changed its directory after that was closed. A slice that another rank has taken ended before the directory was closed in the same
+/// run, although its log is read later.
+fn may_be_after_closing(slice: SliceNumber, frame: FrameAt) -> bool {
+    slice.run < frame.log.run || slice.rank == frame.log.rank
+}
 
 impl Known {
     pub(super) fn read<L: Logs>(fold: &Fold, reopened: &Reopened, logs: &mut L) -> Result<Self, L::Error> {
@@ -146,9 +155,10 @@ impl Known {
                 return Ok(None);
             }
         }
-        // The part of a directory may have no open slice of it: it has seen that it was read, at least.
+        // The part of a directory may have no open slice of it: it has taken it for complete.
+        let (was_closed, is_over) = (fold.closes, false);
         for (id, _) in known.open.keys() {
-            let read = Incomplete { is_read: true, is_done: false, is_over: false };
+            let read = Incomplete { is_read: true, is_done: false, was_closed, is_over };
             known.incomplete.entry(*id).or_insert(read).is_done = false;
         }
         Ok(Some(known))
@@ -256,16 +266,17 @@ impl<'f> Finding<'f> {
             Fact::Done { .. } | Fact::Closed if frame.voided_by.is_some() => self.touch(&here),
             Fact::Done { slice, .. } => {
                 self.touch(&here);
-                // What was done after it was closed has changed it.
-                self.clear(id, CLOSED);
+                if slice.is_none_or(|slice| may_be_after_closing(slice, frame)) {
+                    self.clear(id, CLOSED);
+                }
                 match slice {
                     Some(slice) => self.slice(id, *slice, true),
                     None => self.set(id, READ),
                 }
             }
             // A directory that is closed again may have been forgotten.
-            Fact::Closed if self.reopened.is_closed(id, frame) => self.set(id, CLOSED),
-            Fact::Closed => {}
+            Fact::Closed if self.reopened.is_closed(id, frame) => self.set(id, CLOSED | WAS_CLOSED),
+            Fact::Closed => self.set(id, WAS_CLOSED),
             Fact::Failed { name, .. } => self.answer(here.named(name), self.record),
             Fact::Mended { name } => self.answer(here.named(name), 0),
             // It comes before the file is done, and so before its directory is.
@@ -374,8 +385,9 @@ impl<'f> Finding<'f> {
         for (id, directory) in &self.directories {
             if !self.is_complete(*id, directory) {
                 let is_done = self.is_done(*id, directory);
-                let is_read = directory.flags.get() & READ != 0;
-                known.incomplete.insert(*id, Incomplete { is_read, is_done, is_over: false });
+                let has = |flag| directory.flags.get() & flag != 0;
+                let (is_read, was_closed) = (has(READ), has(WAS_CLOSED));
+                known.incomplete.insert(*id, Incomplete { is_read, is_done, was_closed, is_over: false });
             }
         }
         for (id, slices) in self.slices {

@@ -106,8 +106,8 @@ impl<'r> Reading<'r> {
     fn directory(&mut self, at: At<'_>, id: Id) {
         if let Some(directory) = self.known.incomplete.get_mut(&id).filter(|directory| !directory.is_over) {
             directory.is_over = true;
-            let Incomplete { is_read, is_done, .. } = *directory;
-            (self.each)(Left::Directory(at, Item { id, is_read, is_done }));
+            let Incomplete { is_read, is_done, was_closed, .. } = *directory;
+            (self.each)(Left::Directory(at, Item { id, is_read, is_done, was_closed }));
         }
     }
 

@@ -274,7 +274,11 @@ impl Handler for CopyOperation<'_> {
         if is_again || is_sent {
             self.maker(worker).see(slice.directory());
         }
-        if slice.is_first() || is_again {
+        if is_sent {
+            self.committer(worker).hold_if_needed();
+        }
+        // The slice that waits for the name must not be done before: another rank notes the end of one that has left.
+        if slice.is_first() || is_again && !slice.has_left() {
             self.committer(worker).name_directory(slice);
         }
     }

@@ -146,10 +146,16 @@ impl<'a, V: Handler> TreeJob<'a, V> {
 
     /// With a log: notes the names of a task that another rank has sent, before they are looked at. Not when they arrive: this rank may send them on,
     /// and would name them when they are done.
-    pub(crate) fn note_taken(&self, worker: &mut Worker<'a, V>, slice: &Arc<Slice<V::State>>, names: &Names) {
+    pub(crate) fn note_taken(
+        &self,
+        worker: &mut Worker<'a, V>,
+        (slice, names): (&Arc<Slice<V::State>>, &Names),
+        is_stopping: impl Fn() -> bool,
+    ) {
         if let (true, Some(journal), Some(number)) = (slice.begin(), self.journal, slice.number())
             && journal.is_of_another(number)
         {
+            journal.wait_for_room(is_stopping);
             worker.noter.listed_as(slice.directory(), number, names);
         }
     }
@@ -302,8 +308,14 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         let (mut left, mut children) = (self.sent.take().unwrap_or_default(), Vec::new());
         for lost in self.anchors.take_lost() {
             match lost {
-                Lost::Part(part) => left.push(part),
-                Lost::Child(directory) => children.push(directory),
+                Lost::Part(part) => {
+                    part.slice().note_failure();
+                    left.push(part);
+                }
+                Lost::Child(directory) => {
+                    directory.life().note_failure();
+                    children.push(directory);
+                }
             }
         }
         while !left.is_empty() {

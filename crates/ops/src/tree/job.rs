@@ -444,7 +444,7 @@ impl<'a, V: Handler> Job for TreeJob<'a, V> {
                 Thread { job: self, worker, queue }.read_on(&directory, &descriptor, reading);
             }
             Task::Look { slice, names } => {
-                self.note_taken(worker, &slice, &names);
+                self.note_taken(worker, (&slice, &names), || queue.is_stopping());
                 let slice = CurrentSlice::of_batch(&slice);
                 drop(Thread { job: self, worker, queue }.look(&slice, names));
             }

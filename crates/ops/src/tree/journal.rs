@@ -299,7 +299,10 @@ impl<R: SliceResults> Journal<R> {
     pub(crate) fn note_leaving<'n>(&self, at: At<'_>, names: impl Iterator<Item = &'n [u8]>) -> SliceNumber {
         let slice = self.number();
         let fact = Fact::Listed { slice, names: names.collect() };
-        lock(&self.shared).now.records.add_fact(at, &fact);
+        let mut noted = lock(&self.shared);
+        let before = noted.now.bytes();
+        noted.now.records.add_fact(at, &fact);
+        self.bytes.fetch_add(noted.now.bytes() - before, Ordering::Relaxed);
         slice
     }
 

@@ -115,6 +115,11 @@ impl<H: Handler> Closer<'_, '_, H> {
         self.release_slice(slice.directory());
     }
 
+    /// Ends the work of the thread that has made a directory for slices of it.
+    pub(crate) fn end_reading(&mut self, directory: &Arc<DirectoryOf<H>>) {
+        self.release_slice(directory);
+    }
+
     /// Releases the unit of a slice, or of the thread that has read the last name.
     fn release_slice(&mut self, directory: &Arc<DirectoryOf<H>>) {
         if H::STAGE < Stage::Done || !directory.life().release_own() {

@@ -60,6 +60,8 @@ pub(crate) type HereOf<'a, H> = Here<'a, <H as Handler>::State>;
 pub(crate) struct Again<'a> {
     /// It was read to its end, and names that are not in slices of their own are done.
     pub(crate) is_read: bool,
+    /// It was closed once, and what that came to counts.
+    pub(crate) was_closed: bool,
     /// The plans of large files that earlier runs have begun in it.
     pub(crate) plans: Vec<Vec<u8>>,
     /// Whether a name is in a slice of its own. Only asked if the directory was not read to its end.

@@ -271,6 +271,11 @@ impl<'a, S: State> CurrentSlice<'a, S> {
         self.directory
     }
 
+    /// Whether another rank has all its names, and notes their end.
+    pub(crate) fn has_left(&self) -> bool {
+        self.shared.get().is_some_and(|slice| slice.has_left())
+    }
+
     /// Whether only threads that look at names of this slice, such as this one, put entries into the directory.
     pub(crate) fn is_whole(&self) -> bool {
         self.looks && self.extent == Extent::Whole

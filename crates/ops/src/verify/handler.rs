@@ -308,9 +308,10 @@ impl<const LOGGED: bool> Handler for Comparing<'_, LOGGED> {
     }
 
     /// A directory that was read by an earlier run is not closed here, whatever else is left of it. So each run looks up again what only TARGET has, until
-    /// the job ends; the log has none of it.
+    /// the job ends; the log has none of it, unless the directory was closed by the run that found it.
     fn again(&self, worker: &mut VerifyWorker, here: Here<'_>, again: &Again<'_>) {
-        if let Some(names) = self.target_names(here.directory).filter(|_| again.is_read) {
+        let is_due = again.is_read && !again.was_closed;
+        if let Some(names) = self.target_names(here.directory).filter(|_| is_due) {
             Self::of_no_slice(worker, |worker| names.look_up_all(worker));
         }
     }

@@ -57,6 +57,8 @@ pub(crate) struct Redo {
     pub(crate) path: Vec<u8>,
     /// It was read to its end: only slices are left of it, or its closing.
     pub(crate) is_read: bool,
+    /// It was closed once, and what that came to counts.
+    pub(crate) was_closed: bool,
     pub(crate) slices: Vec<NumberedNames>,
 }
 
@@ -66,7 +68,7 @@ pub(crate) type NumberedNames = (SliceNumber, Vec<Vec<u8>>);
 impl Redo {
     fn of(at: At<'_>) -> Self {
         let At { root, path } = at;
-        Self { root, path: path.to_vec(), is_read: true, slices: Vec::new() }
+        Self { root, path: path.to_vec(), is_read: true, was_closed: false, slices: Vec::new() }
     }
 
     /// Bytes of memory that it holds.
@@ -131,7 +133,8 @@ impl Redone {
 
     fn add(&mut self, at: At<'_>, item: Item) {
         if !item.is_read || self.closes {
-            self.of(at).is_read = item.is_read;
+            let redo = self.of(at);
+            (redo.is_read, redo.was_closed) = (item.is_read, item.was_closed);
         }
     }
 
@@ -169,6 +172,7 @@ impl Earlier {
             add(directory.files.entry(name.to_vec()).or_default());
         };
         let mut redone = Redone::new(key, fold.closes);
+        let mut unread_roots = HashSet::new();
         let mut are_valid = true;
         let folded = fold.run(logs, &mut |found| match found {
             Left::Results(bytes) => match R::decode_all(bytes) {
@@ -177,7 +181,9 @@ impl Earlier {
             },
             Left::Directory(at, item) => {
                 // A root that was not read to its end is read after it was looked at.
-                if !at.path.is_empty() || item.is_read {
+                if at.path.is_empty() && !item.is_read {
+                    unread_roots.insert(at.root);
+                } else {
                     known.insert(item.id);
                     redone.add(at, item);
                 }
@@ -205,6 +211,10 @@ impl Earlier {
             Left::Failed(..) => {}
         });
         folded.map_err(ResumeError::Logs)?;
+        // Of these, only slices are done again here.
+        for redo in redone.left.iter_mut().filter(|redo| redo.path.is_empty()) {
+            redo.is_read &= !unread_roots.contains(&redo.root);
+        }
         *left.get_mut().unwrap_or_else(PoisonError::into_inner) = redone.left;
         if are_valid { Ok(()) } else { Err(ResumeError::Results) }
     }

@@ -26,6 +26,8 @@ const BATCH_NS: u64 = 2_000_000;
 const BATCH_NAMES_MAX: usize = 4096;
 /// A slow operation, or one with a log, reads at least this many names into a slice, if there are that many.
 const SLICE_NAMES_LEAST: usize = 4096;
+/// Names in a slice that may leave for another rank, at least: it has some 40 bytes in the log besides its names.
+const LEAVING_NAMES_LEAST: usize = 128;
 /// Names in a batch, at least, when threads are idle and `statx` is quick.
 const BATCH_NAMES_WANTED: usize = 64;
 
@@ -124,7 +126,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         let journal = self.job.journal.filter(|_| self.job.ranks > 1 && extent != Extent::Whole);
         let Some(journal) = journal else { return Vec::new() };
         let noter = &mut self.worker.noter;
-        let slices = names.cut(batch).map(|names| {
+        let slices = names.cut(batch.max(LEAVING_NAMES_LEAST)).map(|names| {
             let number = noter.listed(journal, directory, &names);
             directory.life().add_slice();
             Task::Look { slice: Slice::of_numbered(Arc::clone(directory), number, 0), names }

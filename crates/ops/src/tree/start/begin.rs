@@ -138,7 +138,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                     directory.set_again(id);
                     self.note_mark(&directory);
                     if journal.run() > 1 {
-                        self.show_again(&directory, id, false);
+                        self.show_again(&directory, id, (false, false));
                     }
                 }
                 self.read(&directory);
@@ -196,17 +196,20 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         // As if a name in the directory was listed, which is not looked at.
         let Some((directory, _)) = self.listed(root, &[&path[..], b"/name"].concat()) else { return };
         directory.set_again(id);
-        // Other threads and ranks may take some.
-        slices.into_iter().for_each(|slice| self.redo_slice(&directory, slice));
-        release_maker(&directory);
+        // Other threads and ranks may take some, but not the first: an operation may hold it until the directory has its name.
+        for (number, slice) in slices.into_iter().enumerate() {
+            self.redo_slice(&directory, slice, number > 0);
+        }
+        self.job.closer(self.worker).end_reading(&directory);
     }
 
     /// Opens a directory of which something is done again. Reads it, without names that are in slices of their own, if it was not read to its
     /// end. Returns whether its slices can be done again.
     fn redo_directory(&mut self, redo: &Redo, id: Id) -> bool {
         let Redo { root, path, is_read, .. } = redo;
+        let how_far = (*is_read, redo.was_closed);
         if path.is_empty() {
-            return self.redo_root(*root, id);
+            return self.redo_root(*root, id, how_far);
         }
         let Some((parent, name)) = self.listed(*root, path) else { return false };
         // It holds a unit of the directory above, as one that was found there.
@@ -219,7 +222,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                 if !is_read {
                     self.note_mark(&directory);
                 }
-                self.show_again(&directory, id, *is_read);
+                self.show_again(&directory, id, how_far);
                 // If only its closing is left, that is the operation's part.
                 if !is_read {
                     self.read(&directory);
@@ -261,11 +264,11 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         job.closer(worker).end_rest();
     }
 
-    /// Opens a root of which slices or its closing are left. It was looked at, and is not read again.
-    fn redo_root(&mut self, root: u32, id: Id) -> bool {
+    /// Opens a root of which slices or its closing are left. If it was not read to its end, that comes when it is looked at.
+    fn redo_root(&mut self, root: u32, id: Id, how_far: (bool, bool)) -> bool {
         match self.job.open_root_anew(root, self.job.options.follow) {
             Ok(directory) => {
-                self.show_again(&directory, id, true);
+                self.show_again(&directory, id, how_far);
                 true
             }
             Err(errno) => {
@@ -293,14 +296,15 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         }
     }
 
-    /// Passes a directory of which something is done again to the operation.
-    fn show_again(&mut self, directory: &Arc<DirectoryOf<V>>, id: Id, is_read: bool) {
+    /// Passes a directory of which something is done again to the operation: it was read to its end, and it was closed once.
+    fn show_again(&mut self, directory: &Arc<DirectoryOf<V>>, id: Id, (is_read, was_closed): (bool, bool)) {
         let (job, worker) = (self.job, &mut *self.worker);
         let Some(journal) = job.journal else { return };
         match directory.descriptor(&mut worker.held, job.features()) {
             Ok(descriptor) => {
                 let is_given = |name: &[u8]| journal.earlier().is_given(id, name);
-                let again = Again { is_read, plans: journal.earlier().plans_in(id), is_given: &is_given };
+                let plans = journal.earlier().plans_in(id);
+                let again = Again { is_read, was_closed, plans, is_given: &is_given };
                 let here = Here { directory, descriptor: &descriptor, slice: None };
                 job.visit.again(&mut worker.visit, here, &again);
             }
@@ -308,14 +312,22 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         }
     }
 
-    /// Adds a task for the names of a slice.
-    fn redo_slice(&mut self, directory: &Arc<DirectoryOf<V>>, (number, names): NumberedNames) {
+    /// Adds a task for the names of a slice. `may_leave`: also for another rank.
+    fn redo_slice(
+        &mut self,
+        directory: &Arc<DirectoryOf<V>>,
+        (number, names): NumberedNames,
+        may_leave: bool,
+    ) {
         let mut listed = Names::default();
         for name in names.into_iter().filter_map(|name| CString::new(name).ok()) {
             listed.push(&name, Kind::Unknown, 0);
         }
         directory.life().add_slice();
         let slice = Slice::of_numbered(Arc::clone(directory), number, 0);
+        if !may_leave {
+            slice.begin();
+        }
         self.push(Task::Look { slice, names: listed });
     }
 
