@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_rank_did_before_the_closing_needs_no_other() {
+    fn what_a_taker_did_before_the_closing_counts() {
         let slice = SliceNumber { run: 1, rank: 0, number: 3 };
         let listed = (&b"d"[..], Fact::Listed { slice, names: vec![b"x"] });
         let done = |slice| (&b"d"[..], Fact::Done { slice, seen: None });
