@@ -55,6 +55,9 @@ struct Arguments {
     /// `mpirun` of an MPI: runs are on ranks
     #[arg(long)]
     mpirun: Option<PathBuf>,
+    /// Operations a second of a copy that is killed near its end: it must last many seconds, since the log grows each second
+    #[arg(long, default_value_t = 15_000)]
+    killed_iops: u32,
     /// How many ranks.
     #[arg(long, default_value_t = 4)]
     ranks: usize,

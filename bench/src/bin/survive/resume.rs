@@ -15,8 +15,7 @@ fn kill_near_the_end(arguments: &Arguments, tree: &Path, bytes: u64) -> std::io:
     let (job, target) = (arguments.directory.join("job"), target(arguments));
     std::fs::create_dir(&target)?;
     let mut copy = command(arguments, tree);
-    // The log grows each second, so the copy must last many seconds.
-    copy.args(["--fsync", "none", "--iops", "15000", "--job"])
+    copy.args(["--fsync", "none", "--iops", &arguments.killed_iops.to_string(), "--job"])
         .arg(&job)
         .stdout(Stdio::null())
         .stderr(Stdio::null());
