@@ -182,16 +182,13 @@ mod tests {
             (vec![done(), Fact::Closed, done()], false),
         ] {
             let facts: Vec<_> = facts.into_iter().map(|fact| (&b"d"[..], fact)).collect();
-            let mut frames = Frames::of(vec![frame(&facts)]);
-            let fold = Fold { key: Key::of_job(&[2; 16]), closes: true, memory: 1 << 20 };
-            let mut left = Vec::new();
-            let folded = fold.run(&mut frames, &mut |found| {
-                if let Left::Directory(at, item) = found {
-                    left.extend(Some(item.is_done).filter(|_| at.path == b"d"));
-                }
-            });
-            assert!(folded.is_ok());
-            assert_eq!(left, if is_complete { vec![] } else { vec![true] }, "{facts:?}");
+            let runs = facts.iter().map(|fact| frame(std::slice::from_ref(fact))).collect();
+            let expected = if is_complete { vec![] } else { vec![("d".to_owned(), true)] };
+            let left =
+                |mut frames| left_of(&mut frames, MEMORIES[1]).into_iter().filter(|left| left.0 == "d");
+            assert_eq!(left(Frames::of(runs)).collect::<Vec<_>>(), expected, "{facts:?}");
+            // Of one run, threads have noted them, and the closing came last.
+            assert_eq!(left(Frames::of(vec![frame(&facts)])).count(), 0, "{facts:?}");
         }
     }
 

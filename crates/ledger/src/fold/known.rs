@@ -70,6 +70,8 @@ pub(super) type Map<V> = HashMap<Id, V, BuildHasherDefault<AsIs>>;
 struct Directory {
     above: Id,
     flags: Cell<u8>,
+    /// The run that closed it last.
+    closed_by: Cell<u32>,
 }
 
 /// The slices of a directory.
@@ -123,12 +125,6 @@ pub(super) struct Known {
 
 /// More than fits in memory.
 struct TooMany;
-
-/// Whether a slice may have changed its directory after that was closed. A slice that another rank has taken ended before the directory was closed in the same
-/// run, although its log is read later.
-fn may_be_after_closing(slice: SliceNumber, frame: FrameAt) -> bool {
-    slice.run < frame.log.run || slice.rank == frame.log.rank
-}
 
 impl Known {
     pub(super) fn read<L: Logs>(fold: &Fold, reopened: &Reopened, logs: &mut L) -> Result<Self, L::Error> {
@@ -184,6 +180,8 @@ struct Finding<'f> {
     /// When to look for directories that can be forgotten.
     limit: usize,
     is_too_much: bool,
+    /// Directories that a frame says are closed, and the run, if that is read before they are known.
+    closed: Vec<(Id, u32)>,
 }
 
 impl<'f> Finding<'f> {
@@ -207,6 +205,7 @@ impl<'f> Finding<'f> {
             most,
             limit,
             is_too_much: false,
+            closed: Vec::new(),
         }
     }
 
@@ -222,6 +221,9 @@ impl<'f> Finding<'f> {
                     }
                 })
             });
+            // One thread may have noted the closing, another one what was done before. A directory that is not known by now was forgotten.
+            let closed = std::mem::take(&mut self.closed);
+            closed.into_iter().for_each(|(id, run)| self.close(id, run));
             // Not between sections: one may hold the slices of a directory, and another one that they are done.
             self.forget();
             is_valid
@@ -266,17 +268,21 @@ impl<'f> Finding<'f> {
             Fact::Done { .. } | Fact::Closed if frame.voided_by.is_some() => self.touch(&here),
             Fact::Done { slice, .. } => {
                 self.touch(&here);
-                if slice.is_none_or(|slice| may_be_after_closing(slice, frame)) {
-                    self.clear(id, CLOSED);
-                }
+                self.reopen(id, frame.log.run);
                 match slice {
                     Some(slice) => self.slice(id, *slice, true),
                     None => self.set(id, READ),
                 }
             }
             // A directory that is closed again may have been forgotten.
-            Fact::Closed if self.reopened.is_closed(id, frame) => self.set(id, CLOSED | WAS_CLOSED),
-            Fact::Closed => self.set(id, WAS_CLOSED),
+            Fact::Closed => {
+                let run = if self.reopened.is_closed(id, frame) { frame.log.run } else { 0 };
+                if self.directories.contains_key(&id) {
+                    self.close(id, run);
+                } else if self.is_here(id) {
+                    self.closed.push((id, run));
+                }
+            }
             Fact::Failed { name, .. } => self.answer(here.named(name), self.record),
             Fact::Mended { name } => self.answer(here.named(name), 0),
             // It comes before the file is done, and so before its directory is.
@@ -302,7 +308,8 @@ impl<'f> Finding<'f> {
     fn directory(&mut self, id: Id, above: Option<Id>) {
         if let Entry::Vacant(entry) = self.directories.entry(id) {
             let flags = if above.is_none() { ABOVE_DONE } else { 0 };
-            entry.insert(Directory { above: above.unwrap_or(id), flags: Cell::new(flags) });
+            let (above, flags, closed_by) = (above.unwrap_or(id), Cell::new(flags), Cell::new(0));
+            entry.insert(Directory { above, flags, closed_by });
             self.hold(DIRECTORY_BYTES);
         }
     }
@@ -313,9 +320,21 @@ impl<'f> Finding<'f> {
         }
     }
 
-    fn clear(&self, id: Id, flag: u8) {
-        if let Some(directory) = self.directories.get(&id) {
-            directory.flags.update(|flags| flags & !flag);
+    /// A run has closed a directory; 0: that does not count, as what was done in it is done again.
+    fn close(&self, id: Id, run: u32) {
+        let flags = if run > 0 { CLOSED | WAS_CLOSED } else { WAS_CLOSED };
+        self.set(id, flags);
+        if let Some(directory) = self.directories.get(&id).filter(|_| run > 0) {
+            directory.closed_by.set(run);
+        }
+    }
+
+    /// A run has done something in a directory. If an earlier run had closed it, that has changed it. A run closes what it has done last, although that may
+    /// be read first: threads note both, or ranks.
+    fn reopen(&self, id: Id, run: u32) {
+        if let Some(directory) = self.directories.get(&id).filter(|directory| directory.closed_by.get() < run)
+        {
+            directory.flags.update(|flags| flags & !CLOSED);
         }
     }
 

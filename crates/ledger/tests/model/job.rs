@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
-use atta_ledger::{Fact, Fold, Id, Key, Left, LogName, Logs, Record, Records, Seen, SliceNumber, Void};
+use atta_ledger::{
+    Fact, Fold, Id, Key, Left, LogName, Logs, Record, Records, Seen, SliceNumber, Stage, Void,
+};
 use atta_testkit::random::Random;
 
+use super::closing::Lives;
 use super::logs::{Late, Log, Unruly, find, log_of};
 use super::tree::{Entry, Tree};
 
@@ -70,9 +73,10 @@ struct Slice {
 
 #[derive(Clone)]
 enum Task {
-    /// Reads a directory from a position on, without some names.
+    /// Reads a directory from a position on, without some names. `above` counts it.
     Read {
         directory: usize,
+        above: Option<usize>,
         from: usize,
         given: Rc<HashSet<Vec<u8>>>,
     },
@@ -107,6 +111,10 @@ pub(crate) struct Job {
     wrong: Option<String>,
     memory: usize,
     target: Target,
+    /// Directories are closed.
+    closes: bool,
+    /// What the closings of the last run come to that no log has: the directories.
+    closed: Vec<usize>,
 }
 
 /// What the job makes.
@@ -116,15 +124,24 @@ struct Target {
     inodes: HashMap<usize, u64>,
     next: u64,
     files: HashSet<u64>,
+    /// Directories that were changed after they were closed, or are not closed: they have another time than their sources.
+    changed: HashSet<usize>,
 }
 
 impl Target {
-    /// Makes a directory if it is not there. Returns its inode.
-    fn enter(&mut self, directory: usize) -> u64 {
-        *self.inodes.entry(directory).or_insert_with(|| {
-            self.next += 1;
-            self.next
-        })
+    /// Makes a directory and those above it if they are not there. Returns its inode.
+    fn enter(&mut self, tree: &Tree, directory: usize) -> u64 {
+        if let Some(inode) = self.inodes.get(&directory) {
+            return *inode;
+        }
+        if let Some(above) = tree.above(directory) {
+            self.enter(tree, above);
+            self.changed.insert(above);
+        }
+        self.next += 1;
+        self.changed.insert(directory);
+        self.inodes.insert(directory, self.next);
+        self.next
     }
 
     /// Somebody removes a directory.
@@ -149,6 +166,8 @@ struct Run<'j> {
     /// Directories that are not entered where they are met.
     known: HashSet<Id>,
     target: &'j mut Target,
+    closes: bool,
+    lives: Lives,
 }
 
 /// What a fold said.
@@ -163,15 +182,21 @@ struct Found {
     given: HashMap<usize, HashSet<Vec<u8>>>,
     slices: Vec<(usize, SliceNumber, Vec<Vec<u8>>)>,
     closes: usize,
-    /// The inode of each directory when it was seen last.
-    seen: HashMap<usize, u64>,
+    /// Directories that are not complete, and whether they were closed once.
+    left: Vec<(usize, bool)>,
+    /// The inode of each directory when it was seen last, and whether all its names are done.
+    seen: HashMap<usize, (u64, bool)>,
 }
 
 impl Found {
-    /// Directories that are gone, or others.
+    /// Directories that are gone, or others, or lack a directory.
     fn gone(&self, job: &Job) -> HashSet<Id> {
-        let is_gone = |(directory, inode): &(&usize, &u64)| job.target.inodes.get(directory) != Some(inode);
-        let id = |(directory, _): (&usize, &u64)| {
+        let lacks = |entry: &(_, Entry)| matches!(entry.1, Entry::Directory(below) if !job.target.inodes.contains_key(&below));
+        let is_gone = |(directory, (inode, is_done)): &(&usize, &(u64, bool))| {
+            let entries = &job.tree.directories[**directory].entries;
+            job.target.inodes.get(*directory) != Some(inode) || *is_done && entries.iter().any(lacks)
+        };
+        let id = |(directory, _): (&usize, &(u64, bool))| {
             let at = job.tree.at(*directory);
             job.key.of_path(at.root, at.path)
         };
@@ -186,8 +211,9 @@ impl Job {
         // Some do not fit in memory, some forget directories at once, and some never.
         let memory = *random.pick(&[1000, 5000, 1 << 20]);
         let (tree, key) = (Tree::random(random), Key::of_job(&number));
-        let (logs, late) = (BTreeMap::new(), Vec::new());
-        Self { tree, key, logs, late, run: 0, without, wrong: None, memory, target: Target::default() }
+        let (logs, late, closes) = (BTreeMap::new(), Vec::new(), random.below(2) == 0);
+        let (target, closed) = (Target::default(), Vec::new());
+        Self { tree, key, logs, late, run: 0, without, wrong: None, memory, target, closes, closed }
     }
 
     /// Runs it until it is killed, or to the end.
@@ -211,6 +237,15 @@ impl Job {
             return self.late.extend(late);
         }
         run.cut(random, &cuts);
+        let left = found.left.clone();
+        eprintln!(
+            "left {:?} reads {:?} slices {:?} begun {:?} results {:?}",
+            left,
+            found.reads,
+            found.slices.len(),
+            found.begun,
+            found.results
+        );
         run.take(random, found);
         let mut steps = if is_killed { random.index(40) } else { usize::MAX };
         while steps > 0 && run.step(random) {
@@ -221,6 +256,11 @@ impl Job {
             self.late.extend(late);
         } else {
             run.end(random);
+            // What an earlier run has begun is closed at the end. The log has none of that.
+            for (directory, was_closed) in left {
+                self.target.changed.remove(&directory);
+                self.closed.extend(Some(directory).filter(|_| !was_closed));
+            }
         }
     }
 
@@ -252,6 +292,8 @@ impl Job {
             ranks,
             known: HashSet::new(),
             target: &mut self.target,
+            closes: self.closes,
+            lives: Lives::default(),
         }
     }
 
@@ -278,7 +320,7 @@ impl Job {
 
     fn fold<L: Logs<Error: std::fmt::Debug>>(&self, logs: &mut L) -> Result<Found, String> {
         let off = |rule| self.without == Some(rule);
-        let fold = Fold { key: self.key, closes: false, memory: self.memory };
+        let fold = Fold { key: self.key, closes: self.closes, memory: self.memory };
         let (mut found, tree) = (Found::default(), &self.tree);
         let root = |id| (0..tree.roots).find(|root| self.key.root(*root) == id);
         let folded = fold.run(logs, &mut |left| match left {
@@ -287,6 +329,8 @@ impl Job {
                 found.results.extend(numbers);
             }
             Left::Directory(at, item) => {
+                found.left.push((tree.find(at), item.was_closed));
+                // A root that was not read to its end is read when it is looked at.
                 found.begun.extend(root(item.id));
                 if !off(Rule::KnownDirectories) {
                     found.known.insert(item.id);
@@ -313,7 +357,9 @@ impl Job {
                 let names = names.iter().map(|name| name.to_vec()).collect();
                 found.slices.push((tree.find(at), slice, names));
             }
-            Left::Seen(at, seen, _) => drop(found.seen.insert(tree.find(at), seen.target_inode)),
+            Left::Seen(at, seen, stage) => {
+                found.seen.insert(tree.find(at), (seen.target_inode, stage != Stage::Begun));
+            }
             Left::Names(..) => {}
             other => panic!("nothing writes {other:?}"),
         });
@@ -331,12 +377,22 @@ impl Job {
         if let Some(file) = (0..self.tree.files).find(|file| !self.target.files.contains(file)) {
             return Some(format!("file {file} is gone"));
         }
+        let count = if self.closes { self.tree.directories.len() as u64 } else { 0 };
+        found.results.extend(
+            self.closed.iter().filter(|_| self.closes).map(|number| self.tree.files + *number as u64),
+        );
         found.results.sort_unstable();
-        let each_once: Vec<_> = (0..self.tree.files).collect();
+        let each_once: Vec<_> = (0..self.tree.files + count).collect();
         if found.results != each_once {
             return Some(format!("results {:?}, and there are {} files", found.results, self.tree.files));
         }
-        let is_left = !found.reads.is_empty() || !found.slices.is_empty() || found.closes > 0;
+        if let Some(directory) = self.target.changed.iter().next().filter(|_| self.closes) {
+            return Some(format!("directory {directory} was changed after it was closed"));
+        }
+        // The log does not say that what was done again is closed.
+        let was_closed_by_log = !self.closes || self.run == 1;
+        let is_left =
+            !found.reads.is_empty() || !found.slices.is_empty() || found.closes > 0 && was_closed_by_log;
         (is_left || found.begun.len() < self.tree.roots as usize).then(|| {
             let (reads, slices, closes, begun) = (found.reads, found.slices, found.closes, found.begun);
             format!("left: {reads:?} {slices:?} {closes}, begun {begun:?}")
@@ -356,8 +412,10 @@ impl Run<'_> {
         if random.below(4) == 0 {
             self.begin_part(0);
         }
-        // What a single rank writes later stands behind it.
-        if !self.is_off(Rule::CutsFirst) && (self.ranks.len() > 1 || random.below(2) == 0) {
+        // What a single rank writes later stands behind it. If all of its log is lost, a stopped process may say that directories are closed in which this
+        // run has done something: then their times are wrong.
+        let is_synced = self.ranks.len() > 1 || self.closes || random.below(2) == 0;
+        if !self.is_off(Rule::CutsFirst) && is_synced {
             log_of(self.logs, self.ranks[0].name).sync();
         }
     }
@@ -436,18 +494,20 @@ impl Run<'_> {
         let mut given = found.given;
         for root in (0..self.tree.roots).filter(|root| !found.begun.contains(root)) {
             let directory = root as usize;
-            self.ranks[0].tasks.push(Task::Read { directory, from: 0, given: Rc::default() });
+            self.ranks[0].tasks.push(Task::Read { directory, above: None, from: 0, given: Rc::default() });
         }
+        found.left.iter().for_each(|(directory, _)| self.lives.begin_again(*directory));
         for directory in found.reads {
             let given = Rc::new(given.remove(&directory).unwrap_or_default());
             let rank = random.index(self.ranks.len());
-            self.ranks[rank].tasks.push(Task::Read { directory, from: 0, given });
+            self.ranks[rank].tasks.push(Task::Read { directory, above: None, from: 0, given });
         }
         for (directory, number, names) in found.slices {
             let entries = &self.tree.directories[directory].entries;
             let names = entries.iter().filter(|(name, _)| names.contains(name)).cloned().collect();
             let rank = random.index(self.ranks.len());
             let slice = self.ranks[rank].slice(Some(number));
+            self.lives.add(directory);
             self.ranks[rank].tasks.push(Task::Look { directory, slice, names });
         }
     }
@@ -523,6 +583,7 @@ impl Run<'_> {
         if !self.is_off(Rule::ListedBeforeItLeaves) {
             self.listed(random, (rank, directory), number, names);
         }
+        self.lives.add(directory);
         self.end_batch(random, (rank, directory, slice));
         number
     }
@@ -546,7 +607,12 @@ impl Run<'_> {
     fn run_task(&mut self, random: &mut Random, rank: usize) {
         let at = self.ranks[rank].tasks.len() - 1 - random.index(self.ranks[rank].tasks.len().min(3));
         match self.ranks[rank].tasks.remove(at) {
-            Task::Read { directory, from, given } => self.read(random, rank, directory, from, &given),
+            Task::Read { directory, above, from, given } => {
+                if from == 0 {
+                    self.lives.begin(directory, rank, above);
+                }
+                self.read(random, rank, (directory, above), (from, &given));
+            }
             Task::Look { directory, slice, names } => {
                 // Not on arrival: a rank that only passes it on would name it after another has done it.
                 let (number, own) = (self.ranks[rank].slices[slice].number, self.ranks[rank].name);
@@ -566,9 +632,8 @@ impl Run<'_> {
         &mut self,
         random: &mut Random,
         rank: usize,
-        directory: usize,
-        from: usize,
-        given: &Rc<HashSet<Vec<u8>>>,
+        (directory, above): (usize, Option<usize>),
+        (from, given): (usize, &Rc<HashSet<Vec<u8>>>),
     ) {
         let entries = &self.tree.directories[directory].entries;
         let until = entries.len().min(from + 1 + random.index(8));
@@ -582,13 +647,16 @@ impl Run<'_> {
             let number = self.ranks[rank].number();
             self.listed(random, (rank, directory), number, &names);
             let slice = self.ranks[rank].slice(Some(number));
+            self.lives.add(directory);
             self.ranks[rank].tasks.push(Task::Look { directory, slice, names });
         }
         if is_end {
             let seen = self.seen(directory);
             self.note(random, rank, directory, &Fact::Done { slice: None, seen });
+            self.release(random, directory);
         } else {
-            self.ranks[rank].tasks.push(Task::Read { directory, from: until, given: Rc::clone(given) });
+            let (from, given) = (until, Rc::clone(given));
+            self.ranks[rank].tasks.push(Task::Read { directory, above, from, given });
         }
     }
 
@@ -610,14 +678,17 @@ impl Run<'_> {
         for (name, entry) in names {
             match entry {
                 Entry::File(number) => {
-                    self.target.enter(directory);
+                    self.target.enter(self.tree, directory);
+                    self.target.changed.insert(directory);
                     self.target.files.insert(*number);
                     self.ranks[rank].slices[slice].results.push(*number);
                 }
                 Entry::Directory(_) if self.known.contains(&self.key.below(id, name)) => {}
                 Entry::Directory(below) => {
                     self.note(random, rank, directory, &Fact::Found { name, mark: 0 });
-                    let task = Task::Read { directory: *below, from: 0, given: Rc::default() };
+                    self.lives.add(directory);
+                    let (below, above) = (*below, Some(directory));
+                    let task = Task::Read { directory: below, above, from: 0, given: Rc::default() };
                     self.ranks[rank].tasks.push(task);
                 }
             }
@@ -625,7 +696,7 @@ impl Run<'_> {
     }
 
     fn seen(&mut self, directory: usize) -> Option<Seen> {
-        Some(Seen { target_inode: self.target.enter(directory), ..Seen::default() })
+        Some(Seen { target_inode: self.target.enter(self.tree, directory), ..Seen::default() })
     }
 
     fn end_batch(&mut self, random: &mut Random, (rank, directory, slice): (usize, usize, usize)) {
@@ -636,6 +707,17 @@ impl Run<'_> {
             let seen = self.seen(directory);
             self.note(random, rank, directory, &Fact::Done { slice: number, seen });
             self.ranks[rank].results.extend(results);
+            self.release(random, directory);
+        }
+    }
+
+    /// Something of a directory has ended.
+    fn release(&mut self, random: &mut Random, directory: usize) {
+        let closed = if self.closes { self.lives.release(directory) } else { Vec::new() };
+        for (directory, rank) in closed {
+            self.target.changed.remove(&directory);
+            self.note(random, rank, directory, &Fact::Closed);
+            self.ranks[rank].results.push(self.tree.files + directory as u64);
         }
     }
 }

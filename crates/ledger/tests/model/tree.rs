@@ -65,6 +65,12 @@ impl Tree {
         At { root: *root, path }
     }
 
+    /// The directory above; none: it is a root.
+    pub(crate) fn above(&self, directory: usize) -> Option<usize> {
+        let is_it = |(_, entry): &(_, Entry)| matches!(entry, Entry::Directory(below) if *below == directory);
+        self.directories.iter().position(|above| above.entries.iter().any(is_it))
+    }
+
     /// The directory that is there.
     pub(crate) fn find(&self, at: At<'_>) -> usize {
         let mut all = 0..self.directories.len();
