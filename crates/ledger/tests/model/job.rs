@@ -10,6 +10,7 @@ use atta_testkit::random::Random;
 
 use super::closing::Lives;
 use super::logs::{Late, Log, Unruly, find, log_of};
+use super::target::Target;
 use super::tree::{Entry, Tree};
 
 /// A rule that can be switched off.
@@ -117,45 +118,6 @@ pub(crate) struct Job {
     closed: Vec<usize>,
 }
 
-/// What the job makes.
-#[derive(Default)]
-struct Target {
-    /// Directories that are there, with their inodes.
-    inodes: HashMap<usize, u64>,
-    next: u64,
-    files: HashSet<u64>,
-    /// Directories that were changed after they were closed, or are not closed: they have another time than their sources.
-    changed: HashSet<usize>,
-}
-
-impl Target {
-    /// Makes a directory and those above it if they are not there. Returns its inode.
-    fn enter(&mut self, tree: &Tree, directory: usize) -> u64 {
-        if let Some(inode) = self.inodes.get(&directory) {
-            return *inode;
-        }
-        if let Some(above) = tree.above(directory) {
-            self.enter(tree, above);
-            self.changed.insert(above);
-        }
-        self.next += 1;
-        self.changed.insert(directory);
-        self.inodes.insert(directory, self.next);
-        self.next
-    }
-
-    /// Somebody removes a directory.
-    fn remove(&mut self, tree: &Tree, directory: usize) {
-        self.inodes.remove(&directory);
-        for (_, entry) in &tree.directories[directory].entries {
-            match entry {
-                Entry::Directory(below) => self.remove(tree, *below),
-                Entry::File(file) => drop(self.files.remove(file)),
-            }
-        }
-    }
-}
-
 /// A run of the job.
 struct Run<'j> {
     tree: &'j Tree,
@@ -238,14 +200,6 @@ impl Job {
         }
         run.cut(random, &cuts);
         let left = found.left.clone();
-        eprintln!(
-            "left {:?} reads {:?} slices {:?} begun {:?} results {:?}",
-            left,
-            found.reads,
-            found.slices.len(),
-            found.begun,
-            found.results
-        );
         run.take(random, found);
         let mut steps = if is_killed { random.index(40) } else { usize::MAX };
         while steps > 0 && run.step(random) {
