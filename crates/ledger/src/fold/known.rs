@@ -221,7 +221,8 @@ impl<'f> Finding<'f> {
                     }
                 })
             });
-            // One thread may have noted the closing, another one what was done before. A directory that is not known by now was forgotten.
+            // One thread may have noted the closing, another one what was done before. A directory that is not known by now was
+            // forgotten, or is closed again.
             let closed = std::mem::take(&mut self.closed);
             closed.into_iter().for_each(|(id, run)| self.close(id, run));
             // Not between sections: one may hold the slices of a directory, and another one that they are done.

@@ -86,7 +86,15 @@ impl<S: State> Sent<S> {
 
 /// Whether names stay on this rank: of those that are a slice in the log, a part.
 fn stays<S: State>(journal: &Journal<S::Results>, slice: &Slice<S>, names: &Names) -> bool {
-    slice.number().is_some() && !slice.is_waiting() || !journal.may_leave(slice.directory(), names)
+    if slice.number().is_some() && !slice.is_waiting() {
+        return true;
+    }
+    let may_leave = journal.may_leave(slice.directory(), names);
+    if !may_leave {
+        // It is not asked again.
+        slice.begin();
+    }
+    !may_leave
 }
 
 impl<'a, V: Handler> TreeJob<'a, V> {
@@ -353,8 +361,9 @@ impl<V: Handler> FindRoot<V::State> for TreeJob<'_, V> {
     fn may_be_slice(&self, number: Option<SliceNumber>) -> bool {
         match (self.journal, number) {
             (Some(journal), Some(number)) => journal.may_be_given(number, self.ranks),
-            (None, None) => true,
-            _ => false,
+            (Some(_), None) => false,
+            // Without a log it looks at none: it stops.
+            (None, _) => true,
         }
     }
 

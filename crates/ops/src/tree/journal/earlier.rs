@@ -45,6 +45,8 @@ pub(crate) struct Earlier {
     /// Directories with such names.
     parted: HashSet<Id>,
     left: Mutex<Vec<Redo>>,
+    /// Slices of roots that were not read to their end, by root. They wait until the root is read again: what that finds of an incomplete run is removed first.
+    of_roots: Mutex<HashMap<u32, Vec<NumberedNames>>>,
     /// Large files that earlier runs have begun, by directory and name.
     begun: Mutex<HashMap<Id, BegunIn>>,
 }
@@ -152,7 +154,8 @@ impl Redone {
 impl Earlier {
     pub(crate) fn new(key: Key) -> Self {
         let (known, given, parted) = (HashSet::new(), HashSet::new(), HashSet::new());
-        Self { key, known, given, parted, left: Mutex::default(), begun: Mutex::default() }
+        let (left, of_roots, begun) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { key, known, given, parted, left, of_roots, begun }
     }
 
     /// Takes over what the logs say. `each` gets the rest of it.
@@ -162,7 +165,7 @@ impl Earlier {
         logs: &mut L,
         each: &mut dyn FnMut(FromLog<'_, R>),
     ) -> Result<(), ResumeError<L::Error>> {
-        let Self { key, known, given, parted, left, begun } = self;
+        let Self { key, known, given, parted, left, of_roots, begun } = self;
         let (key, begun) = (*key, begun.get_mut().unwrap_or_else(PoisonError::into_inner));
         let mut begun_in = |at: At<'_>, name: &[u8], add: &mut dyn FnMut(&mut BegunFile)| {
             let directory = begun.entry(key.of_path(at.root, at.path)).or_insert_with(|| {
@@ -211,10 +214,9 @@ impl Earlier {
             Left::Failed(..) => {}
         });
         folded.map_err(ResumeError::Logs)?;
-        // Of these, only slices are done again here.
-        for redo in redone.left.iter_mut().filter(|redo| redo.path.is_empty()) {
-            redo.is_read &= !unread_roots.contains(&redo.root);
-        }
+        let is_of_unread = |redo: &mut Redo| redo.path.is_empty() && unread_roots.contains(&redo.root);
+        let of_unread = redone.left.extract_if(.., is_of_unread).map(|redo| (redo.root, redo.slices));
+        *of_roots.get_mut().unwrap_or_else(PoisonError::into_inner) = of_unread.collect();
         *left.get_mut().unwrap_or_else(PoisonError::into_inner) = redone.left;
         if are_valid { Ok(()) } else { Err(ResumeError::Results) }
     }
@@ -224,6 +226,11 @@ impl Earlier {
         let mut left = lock(&self.left);
         let from = left.len().saturating_sub(most);
         left.split_off(from)
+    }
+
+    /// Takes the slices of a root that was not read to its end.
+    pub(crate) fn take_slices_of_root(&self, root: u32) -> Vec<NumberedNames> {
+        lock(&self.of_roots).remove(&root).unwrap_or_default()
     }
 
     /// Takes a large file that earlier runs have begun.
@@ -286,5 +293,42 @@ impl Earlier {
     /// Whether a name of a directory that is read again is in a slice of its own.
     pub(crate) fn is_given(&self, directory: Id, name: &[u8]) -> bool {
         !self.given.is_empty() && self.given.contains(&self.key.below(directory, name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use atta_ledger::{Fact, Frame, JobLogs, LogName, Record, Records, frame};
+
+    use super::*;
+
+    #[test]
+    fn slices_of_a_root_wait_until_it_is_read_again() {
+        let (key, name) = (Key::of_job(&[1; 16]), LogName { run: 1, rank: 0, part: 0 });
+        let slice = |number| SliceNumber { run: 1, rank: 0, number };
+        let listed = |number| Fact::Listed { slice: slice(number), names: vec![b"a"] };
+        for is_read in [false, true] {
+            let (mut records, root) = (Records::default(), At { root: 0, path: b"" });
+            records.add_fact(root, &listed(1));
+            records.add_fact(root, &Fact::Found { name: b"d", mark: 0 });
+            records.add_fact(At { root: 0, path: b"d" }, &listed(2));
+            if is_read {
+                records.add(&Record::In(root, Fact::Done { slice: None, seen: None }));
+            }
+            let head = Frame { offset: 0, sequence: 0, synced: 0 };
+            let log = frame(&key, name, head, &[records.take()]).unwrap();
+            let mut logs = JobLogs::find(&key, vec![(name, log.as_slice())]).unwrap();
+            let mut earlier = Earlier::new(key);
+            let fold = Fold { key, closes: true, memory: 1 << 20 };
+            assert!(earlier.read::<u64, _>(&fold, &mut logs, &mut |_| {}).is_ok());
+            let mut left: Vec<_> = earlier.take_left(9).into_iter().map(|redo| redo.path).collect();
+            left.sort();
+            // What reads it again would remove what is done of it by then.
+            let expected: &[&[u8]] = if is_read { &[b"", b"d"] } else { &[b"d"] };
+            assert_eq!(left, expected);
+            let waits = earlier.take_slices_of_root(0);
+            assert_eq!(waits.len(), usize::from(!is_read));
+            assert!(earlier.take_slices_of_root(0).is_empty());
+        }
     }
 }

@@ -142,6 +142,10 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                     }
                 }
                 self.read(&directory);
+                if let Some((journal, id)) = again {
+                    let slices = journal.earlier().take_slices_of_root(index);
+                    self.redo_slices((index, b""), id, slices);
+                }
             }
             Err(errno) => self.fail(path, path, failed(Operation::OpenDirectory)(errno)),
         }
@@ -189,12 +193,16 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         if needs_directory && !self.redo_directory(&redo, id) {
             return;
         }
-        let Redo { root, path, slices, .. } = redo;
+        self.redo_slices((redo.root, &redo.path), id, redo.slices);
+    }
+
+    /// Adds tasks for slices of a directory, which the operation has seen.
+    fn redo_slices(&mut self, (root, path): (u32, &[u8]), id: Id, slices: Vec<NumberedNames>) {
         if slices.is_empty() {
             return;
         }
         // As if a name in the directory was listed, which is not looked at.
-        let Some((directory, _)) = self.listed(root, &[&path[..], b"/name"].concat()) else { return };
+        let Some((directory, _)) = self.listed(root, &[path, b"/name"].concat()) else { return };
         directory.set_again(id);
         // Other threads and ranks may take some, but not the first: an operation may hold it until the directory has its name.
         for (number, slice) in slices.into_iter().enumerate() {
@@ -209,7 +217,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         let Redo { root, path, is_read, .. } = redo;
         let how_far = (*is_read, redo.was_closed);
         if path.is_empty() {
-            return self.redo_root(*root, id, how_far);
+            return self.redo_root(*root, id, redo.was_closed);
         }
         let Some((parent, name)) = self.listed(*root, path) else { return false };
         // It holds a unit of the directory above, as one that was found there.
@@ -264,11 +272,11 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         job.closer(worker).end_rest();
     }
 
-    /// Opens a root of which slices or its closing are left. If it was not read to its end, that comes when it is looked at.
-    fn redo_root(&mut self, root: u32, id: Id, how_far: (bool, bool)) -> bool {
+    /// Opens a root of which slices or its closing are left. It was looked at, and is not read again.
+    fn redo_root(&mut self, root: u32, id: Id, was_closed: bool) -> bool {
         match self.job.open_root_anew(root, self.job.options.follow) {
             Ok(directory) => {
-                self.show_again(&directory, id, how_far);
+                self.show_again(&directory, id, (true, was_closed));
                 true
             }
             Err(errno) => {
