@@ -298,7 +298,7 @@ impl<'a> Copy<'a> {
     pub fn logged(mut self, journal: &'a Journal<Results>, log: &'a dyn CopyLog, earlier: Results) -> Self {
         let target = &self.operation.target;
         target.private.stay();
-        self.operation.commit.noting = Some(Noting::new(journal, log, target.options));
+        self.operation.commit.noting = Some(Noting::new(journal, log, (target.options, target.seat.ranks)));
         if target.is_durable() {
             journal.hold();
         }

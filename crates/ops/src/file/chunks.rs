@@ -30,13 +30,20 @@ pub(crate) struct Cut {
     has_ranks: bool,
     /// Measured bytes per second of one thread; none: not known.
     rate: Option<u64>,
+    /// Bytes of chunks that all threads may have begun; none: any number.
+    under_way: Option<u64>,
 }
 
 impl Cut {
     /// Cuts into chunks of `chunk` bytes, a power of two. None: by the size of the file and the threads of all ranks.
     pub(crate) fn new(chunk: Option<u64>, walk: &tree::Options<'_>, ranks: u32) -> Self {
         let threads = walk.threads.max(walk.cores).max(1) as u64 * u64::from(ranks);
-        Self { chunk, threads, has_ranks: ranks > 1, rate: None }
+        Self { chunk, threads, has_ranks: ranks > 1, rate: None, under_way: None }
+    }
+
+    /// Sets how many bytes of chunks all threads may have begun: a kill loses them.
+    pub(crate) fn with_under_way(self, under_way: Option<u64>) -> Self {
+        Self { under_way, ..self }
     }
 
     /// Sets the measured bytes per second of one thread.
@@ -60,7 +67,9 @@ impl Cut {
         };
         let least = self.rate.map_or(CHUNK_LEAST, |rate| worth(rate, TIME_LEAST[which]));
         let most = self.rate.map_or(CHUNK_MOST, |rate| worth(rate, TIME_MOST));
-        let chunk = self.chunk.unwrap_or(auto.clamp(least, most));
+        let lost_most = self.under_way.map_or(CHUNK_MOST, |bytes| power_below(bytes / self.threads));
+        let automatic = auto.clamp(least, most).min(lost_most.max(CHUNK_LEAST));
+        let chunk = self.chunk.unwrap_or(automatic);
         chunk.max((bytes >> 20).next_power_of_two())
     }
 
@@ -70,6 +79,11 @@ impl Cut {
         let chunks = data / self.chunk_of(data);
         bytes.div_ceil(chunks.max(1)).next_power_of_two().max(self.chunk_of(bytes))
     }
+}
+
+/// The largest power of two that is not more.
+fn power_below(bytes: u64) -> u64 {
+    bytes.checked_ilog2().map_or(1, |power| 1 << power)
 }
 
 /// Files in progress, by number.
@@ -201,7 +215,7 @@ mod tests {
 
     #[test]
     fn any_file_has_some_chunks_and_not_too_many() {
-        let cut = Cut { chunk: None, threads: 8, has_ranks: false, rate: None };
+        let cut = Cut { chunk: None, threads: 8, has_ranks: false, rate: None, under_way: None };
         assert!(!cut.is_large(16 << 20 >> 1) && cut.is_large(16 << 20));
         for bytes in [16 << 20, (1 << 40) + 1, 8 << 40, i64::MAX as u64] {
             let chunk = cut.chunk_of(bytes);
@@ -209,7 +223,7 @@ mod tests {
             assert!(chunk.is_power_of_two() && bytes.div_ceil(chunk) <= 1 << 20, "{bytes}");
             assert_eq!(chunks.range(chunks.count() - 1).end, bytes.min(1 << 30));
         }
-        let asked = Cut { chunk: Some(1 << 20), threads: 1, has_ranks: false, rate: None };
+        let asked = Cut { chunk: Some(1 << 20), threads: 1, has_ranks: false, rate: None, under_way: None };
         assert_eq!(asked.at_rate(Some(u64::MAX)).chunk_of(5 << 20), 1 << 20);
         // A chunk that no file is larger than.
         let whole = Cut { chunk: Some(1 << 63), ..asked };
@@ -218,8 +232,17 @@ mod tests {
     }
 
     #[test]
+    fn chunks_that_a_kill_loses_are_small_together() {
+        let cut =
+            |threads| Cut { chunk: None, threads, has_ranks: true, rate: None, under_way: Some(512 << 20) };
+        // Eight GiB on three ranks of two threads: 512 MiB without a log.
+        assert_eq!([1, 6, 64, 4096].map(|threads| cut(threads).chunk_of(8 << 30) >> 20), [512, 64, 8, 8]);
+        assert_eq!(cut(6).with_under_way(None).chunk_of(8 << 30), 512 << 20);
+    }
+
+    #[test]
     fn a_file_of_holes_is_cut_by_its_data() {
-        let cut = Cut { chunk: None, threads: 8, has_ranks: false, rate: None };
+        let cut = Cut { chunk: None, threads: 8, has_ranks: false, rate: None, under_way: None };
         let size = i64::MAX as u64;
         assert_eq!(cut.chunk_of_sparse(size, 0), 1 << 63);
         assert_eq!(cut.chunk_of_sparse(size, 4 << 30), 1 << 55);
@@ -231,7 +254,7 @@ mod tests {
 
     #[test]
     fn chunks_are_larger_on_fast_storage() {
-        let cut = Cut { chunk: None, threads: 8, has_ranks: false, rate: None };
+        let cut = Cut { chunk: None, threads: 8, has_ranks: false, rate: None, under_way: None };
         let chunk = |bytes, rate| cut.at_rate(rate).chunk_of(bytes);
         // Unknown: by the size and the threads alone.
         assert_eq!([100 << 20, 1 << 40].map(|bytes| chunk(bytes, None)), [8 << 20, 1 << 30]);

@@ -8,6 +8,7 @@ use atta_entry::Metadata;
 use rustix::fd::OwnedFd;
 use rustix::fs::Mode;
 
+use crate::copy::commit::batch::BATCH_BYTES;
 use crate::copy::large::{Done, Key, Large, LargeCopies};
 use crate::copy::resume;
 use crate::copy::target::place::{Item, Made, OpenFile, remove};
@@ -63,7 +64,9 @@ impl Target<'_> {
     }
 
     fn how_to_cut(&self, live: &Live) -> Cut {
-        Cut::new(self.options.chunk, &self.options.walk, self.seat.ranks).at_rate(live.rate())
+        let under_way = self.options.run_of_job.map(|_| BATCH_BYTES);
+        let cut = Cut::new(self.options.chunk, &self.options.walk, self.seat.ranks);
+        cut.at_rate(live.rate()).with_under_way(under_way)
     }
 }
 

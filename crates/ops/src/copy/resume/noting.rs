@@ -30,6 +30,8 @@ use crate::tree::listing::descriptor_cache::DescriptorCache;
 
 /// How long after the begin of a sync the next one begins.
 const EVERY: Duration = Duration::from_secs(5);
+/// The least share of a rank in a batch of chunks.
+const SHARE_LEAST: u64 = 64 << 20;
 /// How often it is looked whether one is due.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -85,6 +87,8 @@ pub(crate) struct Noting<'a> {
     /// Counts notes.
     notes: AtomicU64,
     chunks: ChunkBytes,
+    /// So many bytes of chunks begin a sync, and twice as many wait for it: this rank's share of a batch.
+    share: u64,
     /// When the last batch was taken to be published, as `last`.
     published: AtomicU64,
     asked: Asked,
@@ -141,7 +145,13 @@ impl CopyOperation<'_> {
 }
 
 impl<'a> Noting<'a> {
-    pub(crate) fn new(journal: &'a Journal<Results>, log: &'a dyn CopyLog, options: &Options<'_>) -> Self {
+    /// `ranks`: how many copy.
+    pub(crate) fn new(
+        journal: &'a Journal<Results>,
+        log: &'a dyn CopyLog,
+        (options, ranks): (&Options<'_>, u32),
+    ) -> Self {
+        let share = (BATCH_BYTES / u64::from(ranks.max(1))).max(SHARE_LEAST);
         let every = options.sync_every.unwrap_or(EVERY).as_millis();
         let every_ms = u64::try_from(every).unwrap_or(u64::MAX);
         let ([last, notes, published], chunks) = ([0; 3].map(AtomicU64::new), ChunkBytes::default());
@@ -158,6 +168,7 @@ impl<'a> Noting<'a> {
             every_ms,
             notes,
             chunks,
+            share,
             published,
             asked,
             is_served,
@@ -181,7 +192,7 @@ impl<'a> Noting<'a> {
         let is_old = self.now().saturating_sub(self.last.load(Ordering::Relaxed)) >= self.every_ms;
         let is_asked =
             (self.has_held() || self.chunks.unbegun() > 0) && self.asked.sync.load(Ordering::Relaxed);
-        self.has_held() && is_old || is_asked || self.chunks.unbegun() >= BATCH_BYTES
+        self.has_held() && is_old || is_asked || self.chunks.unbegun() >= self.share
     }
 
     /// Whether the batch is to be published. True for one thread: the others take it that this one does that.
@@ -227,14 +238,14 @@ impl<'a> Noting<'a> {
     /// Counts bytes of a chunk that was noted and waits for a sync.
     pub(crate) fn count(&self, bytes: u64) {
         self.chunks.copied.fetch_add(bytes, Ordering::Relaxed);
-        if self.chunks.unbegun() >= BATCH_BYTES {
+        if self.chunks.unbegun() >= self.share {
             self.wakes.notify_all();
         }
     }
 
-    /// Waits while two batches of chunks wait for the storage: a kill would lose all of them.
+    /// Waits while twice this rank's share of a batch waits for the storage: a kill would lose all of that.
     pub(crate) fn wait_for_storage(&self, stop: &Stop) {
-        while self.chunks.left() >= 2 * BATCH_BYTES && self.has_thread() && !stop.is_set() {
+        while self.chunks.left() >= 2 * self.share && self.has_thread() && !stop.is_set() {
             std::thread::sleep(PAUSE / 20);
         }
     }
