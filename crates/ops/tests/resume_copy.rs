@@ -13,36 +13,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use atta_entry::Failure;
 use atta_ledger::{JobLogs, Key, LogName};
-use atta_ops::copy::{Copy, CopyLog, Existing, Fsync, Options, Outcome, Results, Watch};
+use atta_ops::copy::{Copy, Existing, Fsync, Options, Outcome, Results};
 use atta_ops::walk::{self, FromLog, Journal};
 use atta_runtime::{Results as _, Seat, Session, Stop, Threads};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::trees;
+use copying::Reported;
+use copying::logged::{InMemory, take_over};
 use copying::rsync::assert_same_by_rsync;
 use logs::{Log, mix};
-
-/// What is noted is taken at the end.
-struct InMemory;
-
-impl CopyLog for InMemory {
-    fn write(&self) {}
-
-    fn is_kept(&self) -> bool {
-        true
-    }
-}
-
-/// Collects failures.
-#[derive(Default)]
-struct Failures(Mutex<Vec<String>>);
-
-impl Watch for Failures {
-    fn failure(&self, failure: &Failure<'_>) {
-        self.0.lock().unwrap().push(failure.to_string());
-    }
-}
 
 /// Says that it is over when it is dropped.
 struct Over<'a>(&'a AtomicBool);
@@ -125,7 +105,7 @@ impl Job<'_> {
             no_target_directory: true,
             ..Options::default()
         };
-        let (sources, failures) = ([self.source.as_os_str().as_bytes().to_vec()], Failures::default());
+        let (sources, failures) = ([self.source.as_os_str().as_bytes().to_vec()], Reported::default());
         let seat = Seat { job: 7, ..Seat::alone() };
         let path = self.target.as_os_str().as_bytes().to_vec();
         let copy = Copy::prepare(&sources, &path, &options, &failures, seat).unwrap();
@@ -133,16 +113,8 @@ impl Job<'_> {
         let are_many = self.dice.is_multiple_of(4);
         let logs = self.logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
         let mut logs = JobLogs::find(&key, logs).unwrap();
-        let (mut sum, mut finished) = (Results::default(), copy.finished());
         let mut journal = Journal::new(key, run, 0).with_closing();
-        let resumed = journal.resume(&mut logs, memory, &mut |found| match found {
-            FromLog::Results(share) => sum.add(&share),
-            FromLog::Seen(at, seen, stage) => finished.add(at, seen, stage),
-            FromLog::Names(at, names) => finished.add_names(at, names),
-            FromLog::Part(_) | FromLog::Marked(..) => {}
-        });
-        resumed.unwrap();
-        let found = finished.end();
+        let (mut sum, found) = take_over(&mut journal, &mut logs, memory, &copy);
         assert_eq!((found.changed, &found.failed), (0, &None), "{found:?}");
         if let Some(gone) = &found.lost {
             assert!(self.removed > 0, "nothing was removed: {gone:?}");

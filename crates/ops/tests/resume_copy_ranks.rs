@@ -14,15 +14,16 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use atta_engine::{Config, ScheduleKind};
-use atta_entry::Failure;
 use atta_fabric::{InProcess, in_process_on_hosts};
 use atta_ledger::{JobLogs, Key, LogName};
-use atta_ops::copy::{Copy, CopyLog, Fsync, Options, Outcome, Results, Totals, Watch};
+use atta_ops::copy::{Copy, Fsync, Options, Outcome, Results, Totals};
 use atta_ops::digest::Signature;
-use atta_ops::walk::{self, FromLog, Journal};
-use atta_runtime::{Limits, Results as _, Seat, Session, Stop, Threads};
+use atta_ops::walk::{self, Journal};
+use atta_runtime::{Limits, Seat, Session, Stop, Threads};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::trees;
+use copying::Reported;
+use copying::logged::{InMemory, take_over};
 use copying::rsync::assert_same_by_rsync;
 use logs::{Log, mix};
 
@@ -32,27 +33,6 @@ const HOSTS: [&[u32]; 4] = [&[0, 0, 1], &[0], &[0, 0], &[0, 1, 0, 1]];
 /// Schedules in which the first rank runs tasks: it does what earlier runs have left.
 const SCHEDULES: [ScheduleKind; 4] =
     [ScheduleKind::Lifeline, ScheduleKind::Random, ScheduleKind::Proximity, ScheduleKind::Hybrid];
-
-/// What is noted is taken at the end.
-struct InMemory;
-
-impl CopyLog for InMemory {
-    fn write(&self) {}
-
-    fn is_kept(&self) -> bool {
-        true
-    }
-}
-
-/// Collects failures.
-#[derive(Default)]
-struct Failures(Mutex<Vec<String>>);
-
-impl Watch for Failures {
-    fn failure(&self, failure: &Failure<'_>) {
-        self.0.lock().unwrap().push(failure.to_string());
-    }
-}
 
 /// A job that ends early several times.
 struct Job<'a> {
@@ -79,7 +59,7 @@ struct Run<'a> {
     options: Options<'a>,
     source: &'a Path,
     target: &'a Path,
-    failures: &'a Failures,
+    failures: &'a Reported,
 }
 
 impl Run<'_> {
@@ -130,7 +110,7 @@ impl Job<'_> {
     fn begin(
         &mut self,
         copy: &Options<'_>,
-        failures: &Failures,
+        failures: &Reported,
         ranks: usize,
     ) -> (Vec<Journal<Results>>, Results) {
         let (key, run) = (self.key, self.runs);
@@ -140,16 +120,8 @@ impl Job<'_> {
         let memory = if self.throw(3) == 0 { 1 << 12 } else { 1 << 24 };
         let logs = self.logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
         let mut logs = JobLogs::find(&key, logs).unwrap();
-        let (mut sum, mut finished) = (Results::default(), copy.finished());
         let mut first = Journal::new(key, run, 0).with_closing();
-        let resumed = first.resume(&mut logs, memory, &mut |found| match found {
-            FromLog::Results(share) => sum.add(&share),
-            FromLog::Seen(at, seen, stage) => finished.add(at, seen, stage),
-            FromLog::Names(at, names) => finished.add_names(at, names),
-            FromLog::Part(_) | FromLog::Marked(..) => {}
-        });
-        resumed.unwrap();
-        let found = finished.end();
+        let (sum, found) = take_over(&mut first, &mut logs, memory, &copy);
         assert!((found.changed, &found.failed, &found.lost) == (0, &None, &None), "{found:?}");
         let mut journals = vec![first.with_cuts(logs.cuts())];
         journals.extend((1..ranks).map(|rank| Journal::new(key, run, rank as u32).with_closing()));
@@ -159,7 +131,7 @@ impl Job<'_> {
     /// One run. Returns what it came to, if it came to the end of the copy.
     fn run(&mut self, hosts: &[u32], is_last: bool) -> Option<Whole> {
         self.runs += 1;
-        let (stop, failures) = (Stop::default(), Failures::default());
+        let (stop, failures) = (Stop::default(), Reported::default());
         let threads = Threads::Fixed([1, 2][self.throw(2) as usize].try_into().unwrap());
         let options = Options {
             walk: walk::Options { threads, stop: stop.clone(), ..walk::Options::default() },

@@ -36,6 +36,8 @@ const DIRECTORY_BYTES: usize = 100;
 const SLICED_BYTES: usize = 300;
 const SLICE_BYTES: usize = 60;
 const ANSWER_BYTES: usize = 60;
+/// Bytes for a closing that is read before its directory is known: the list grows by doubling.
+const CLOSED_BYTES: usize = 3 * size_of::<(Id, u32)>();
 
 /// Bytes that are kept at least before the first look for directories that can be forgotten.
 const KEPT_LEAST: usize = 1024 * DIRECTORY_BYTES;
@@ -224,6 +226,7 @@ impl<'f> Finding<'f> {
             // One thread may have noted the closing, another one what was done before. A directory that is not known by now was
             // forgotten, or is closed again.
             let closed = std::mem::take(&mut self.closed);
+            self.held -= CLOSED_BYTES * closed.len();
             closed.into_iter().for_each(|(id, run)| self.close(id, run));
             // Not between sections: one may hold the slices of a directory, and another one that they are done.
             self.forget();
@@ -282,6 +285,7 @@ impl<'f> Finding<'f> {
                     self.close(id, run);
                 } else if self.is_here(id) {
                     self.closed.push((id, run));
+                    self.hold(CLOSED_BYTES);
                 }
             }
             Fact::Failed { name, .. } => self.answer(here.named(name), self.record),

@@ -92,7 +92,7 @@ fn stays<S: State>(journal: &Journal<S::Results>, slice: &Slice<S>, names: &Name
     let may_leave = journal.may_leave(slice.directory(), names);
     if !may_leave {
         // It is not asked again.
-        slice.begin();
+        slice.stay();
     }
     !may_leave
 }

@@ -52,7 +52,7 @@ pub(crate) struct Slice<S: State = ()> {
 /// Where the names of a slice are that has a number in the log of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Some are being looked at here, or were.
+    /// Some are being looked at here, or were, or all of them stay here.
     Begun = 0,
     /// One task that waits has all of them.
     Waiting = 1,
@@ -101,8 +101,9 @@ impl<S: State> Slice<S> {
         Arc::new(Self::new(directory, Extent::Later, owed))
     }
 
-    /// A batch of names that is in the log of the job by itself. The caller adds a slice to the directory, if it counts them.
+    /// A batch of names that is in the log of the job by itself. `owed`: as for [`of_batch`](Self::of_batch).
     pub(crate) fn of_numbered(directory: Arc<Directory<S>>, number: SliceNumber, owed: u64) -> Arc<Self> {
+        directory.life().add_slice();
         let stage = AtomicU8::new(Stage::Waiting as u8);
         let slice = Self::new(directory, Extent::Later, owed);
         Arc::new(Self { number: Some(number), stage, ..slice })
@@ -111,6 +112,11 @@ impl<S: State> Slice<S> {
     /// Notes that its names are looked at. Returns whether none was before, since one task had all of them.
     pub(crate) fn begin(&self) -> bool {
         self.stage.swap(Stage::Begun as u8, Ordering::Relaxed) == Stage::Waiting as u8
+    }
+
+    /// Notes that its names stay on this rank.
+    pub(crate) fn stay(&self) {
+        self.begin();
     }
 
     /// Whether one task that waits has all its names.

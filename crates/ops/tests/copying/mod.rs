@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses a part of this")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+pub(crate) mod logged;
 pub(crate) mod ranks;
 pub(crate) mod rsync;
 
@@ -22,6 +23,16 @@ use atta_runtime::Threads;
 use atta_testkit::oracle::{self, Record};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::{skip, trees};
+
+/// Collects failures as they are printed.
+#[derive(Default)]
+pub(crate) struct Reported(pub(crate) Mutex<Vec<String>>);
+
+impl Watch for Reported {
+    fn failure(&self, failure: &Failure<'_>) {
+        self.0.lock().unwrap().push(failure.to_string());
+    }
+}
 
 #[derive(Default)]
 pub(crate) struct Failures(pub(crate) Mutex<Vec<Failed>>);

@@ -2,15 +2,15 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Mutex;
 
 use atta_engine::{Config, ScheduleKind, Split, Termination};
-use atta_entry::Failure;
 use atta_fabric::{InProcess, in_process_on_hosts};
-use atta_ops::copy::{Copy, Options, Outcome, RankReport, Totals, Watch};
+use atta_ops::copy::{Copy, Options, Outcome, RankReport, Totals};
 use atta_ops::digest::Signature;
 use atta_ops::walk::Start;
 use atta_runtime::{Limits, Session};
+
+use super::Reported;
 
 /// Ranks by the host that each is on.
 pub(crate) const HOSTS: [&[u32]; 4] = [&[0], &[0, 1], &[0, 0, 1, 1, 2], &[0, 1, 2, 3, 0, 1, 2, 3]];
@@ -22,15 +22,6 @@ pub(crate) fn all_schedules() -> impl Iterator<Item = (&'static [u32], Config)> 
         let config = Config { schedule, split, termination, seed: number as u64, ..Config::default() };
         (HOSTS[number % HOSTS.len()], config)
     })
-}
-
-#[derive(Default)]
-struct Reported(Mutex<Vec<String>>);
-
-impl Watch for Reported {
-    fn failure(&self, failure: &Failure<'_>) {
-        self.0.lock().unwrap().push(failure.to_string());
-    }
 }
 
 /// What all ranks together came to.

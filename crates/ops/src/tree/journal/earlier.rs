@@ -274,14 +274,13 @@ impl Earlier {
     }
 
     /// Whether one of these names of a directory that is read again is a directory that need not be entered from there, or a large file that was begun.
-    pub(crate) fn knows_any<'n>(&self, directory: Id, names: impl Iterator<Item = &'n [u8]>) -> bool {
+    pub(crate) fn knows_any<'n>(&self, directory: Id, mut names: impl Iterator<Item = &'n [u8]>) -> bool {
         let begun = lock(&self.begun);
         let begun = begun.get(&directory).filter(|begun| !begun.files.is_empty());
         if self.known.is_empty() && begun.is_none() {
             return false;
         }
         let is_begun = |name: &[u8]| begun.is_some_and(|begun| begun.files.contains_key(name));
-        let mut names = names;
         names.any(|name| is_begun(name) || self.is_known_in(directory, name))
     }
 

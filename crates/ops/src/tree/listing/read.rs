@@ -128,7 +128,6 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         let noter = &mut self.worker.noter;
         let slices = names.cut(batch.max(LEAVING_NAMES_LEAST)).map(|names| {
             let number = noter.listed(journal, directory, &names);
-            directory.life().add_slice();
             Task::Look { slice: Slice::of_numbered(Arc::clone(directory), number, 0), names }
         });
         slices.collect()

@@ -331,10 +331,9 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         for name in names.into_iter().filter_map(|name| CString::new(name).ok()) {
             listed.push(&name, Kind::Unknown, 0);
         }
-        directory.life().add_slice();
         let slice = Slice::of_numbered(Arc::clone(directory), number, 0);
         if !may_leave {
-            slice.begin();
+            slice.stay();
         }
         self.push(Task::Look { slice, names: listed });
     }

@@ -234,7 +234,6 @@ impl<S: State, F: FindRoot<S>> Reader<'_, F, S> {
             }
             (Anchor::Directory(directory), Some(number)) => {
                 let owed = self.owe(&directory)?;
-                directory.life().add_slice();
                 Slice::of_numbered(directory, number, owed)
             }
         };
