@@ -396,7 +396,8 @@ mod opening;
 #[cfg(test)]
 mod tests {
     use atta_entry::{Entry, Failure, Kind};
-    use atta_runtime::Job as _;
+    use atta_ledger::{Fact, Key, Record, records};
+    use atta_runtime::{Facts as _, Job as _};
     use atta_sys::Place;
 
     use super::*;
@@ -521,6 +522,74 @@ mod tests {
         assert!(job.sent(&task).is_some_and(|task| matches!(task, Task::EndSent)) == on.runs_tasks && !again);
         job.end_left(&mut [job.worker(0)]);
         notes.take()
+    }
+
+    /// What was noted of slices: their names, or that they are done.
+    fn noted(journal: &Journal<()>) -> Vec<(SliceNumber, &'static str)> {
+        let mut found = Vec::new();
+        for section in journal.take() {
+            let valid = records(&section, &mut |record| match record {
+                Record::In(_, Fact::Listed { slice, .. }) => found.push((*slice, "listed")),
+                Record::In(_, Fact::Done { slice: Some(slice), .. }) => found.push((*slice, "done")),
+                _ => {}
+            });
+            assert!(valid);
+        }
+        found
+    }
+
+    #[test]
+    fn names_that_leave_are_done_by_their_taker() {
+        let (notes, options, key) = (Notes(Mutex::default()), Options::default(), Key::of_job(&[1; 16]));
+        for is_numbered in [false, true] {
+            let [own, others] = [0, 1].map(|rank| Journal::<()>::new(key, 1, rank));
+            let job = |on, journal| {
+                let mut job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, on);
+                job.journal = Some(journal);
+                job.roots.intern(b"r".to_vec());
+                job
+            };
+            let (giver, taker) = (job(FIRST, &own), job(OnRank { rank: 1, ..FIRST }, &others));
+            let mut task = batch_of(&notes, &root());
+            if let (true, Task::Look { slice, .. }) = (is_numbered, &mut task) {
+                let number = SliceNumber { run: 1, rank: 0, number: 7 };
+                *slice = Slice::of_numbered(Arc::clone(slice.directory()), number, 0);
+            }
+            let mut parcel = Vec::new();
+            assert!(giver.pack(&task, None, &mut parcel) && giver.sent(&task).is_some());
+            let mut worker = giver.worker(0);
+            giver.end_left(std::slice::from_mut(&mut worker));
+            let (anchor, _) = task.anchor().unwrap();
+            giver.end_paid(&mut worker, vec![Paid { anchor, count: 1 }]);
+            let number = if is_numbered { 7 } else { 0 };
+            let number = SliceNumber { run: 1, rank: 0, number };
+            let listed: &[_] = if is_numbered { &[] } else { &[(number, "listed")] };
+            assert_eq!(noted(&own), listed);
+            let tasks = taker.arrive(&parcel).unwrap();
+            let [Task::Look { slice, names }] = tasks.as_slice() else { panic!("{tasks:?}") };
+            assert_eq!(noted(&others), [], "it may send them on");
+            let mut worker = taker.worker(0);
+            for _ in 0..2 {
+                taker.note_taken(&mut worker, (slice, names), || false);
+            }
+            taker.closer(&mut worker).end_names(&CurrentSlice::of_batch(slice));
+            assert_eq!(noted(&others), [(number, "listed"), (number, "done")]);
+            notes.take();
+        }
+    }
+
+    #[test]
+    fn begun_slices_stay() {
+        let (notes, options, key) = (Notes(Mutex::default()), Options::default(), Key::of_job(&[1; 16]));
+        let journal = Journal::<()>::new(key, 1, 0);
+        let mut job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, FIRST);
+        job.journal = Some(&journal);
+        job.roots.intern(b"r".to_vec());
+        let Task::Look { slice, names } = batch_of(&notes, &root()) else { unreachable!() };
+        let number = SliceNumber { run: 1, rank: 0, number: 7 };
+        let slice = Slice::of_numbered(Arc::clone(slice.directory()), number, 0);
+        slice.begin();
+        assert!(!job.pack(&Task::Look { slice, names }, None, &mut Vec::new()));
     }
 
     #[test]
