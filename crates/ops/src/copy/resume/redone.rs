@@ -166,13 +166,15 @@ mod tests {
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
 
+    use atta_ledger::{Key, SliceNumber};
     use atta_testkit::scratch::Scratch;
 
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
-    use crate::copy::options::Options;
+    use crate::copy::options::{Fsync, Options};
     use crate::copy::{Copy, Seat};
     use crate::tree::operation::Handler;
+    use crate::tree::slice::{CurrentSlice, Slice};
 
     #[test]
     fn incomplete_files_of_unknown_directories_go() {
@@ -218,6 +220,39 @@ mod tests {
             assert_eq!(names, stays.into_iter().collect(), "{is_hidden} {is_redone}");
             names.iter().for_each(|name| fs::remove_file(path.join(name)).unwrap());
             fs::remove_dir(&path).unwrap();
+        }
+    }
+    /// Its end is noted by another rank, which does not know whether the directory has its name.
+    #[test]
+    fn slices_that_have_left_name_no_directory() {
+        let scratch = Scratch::new("redone").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        fs::create_dir(&source).unwrap();
+        fs::create_dir(&target).unwrap();
+        let sources = [source.as_os_str().as_bytes().to_vec()];
+        let options = Options { run_of_job: Some(2), fsync: Fsync::None, ..Options::default() };
+        let seat = Seat { job: 7, ..Seat::alone() };
+        let copy =
+            Copy::prepare(&sources, target.as_os_str().as_bytes(), &options, &NothingFails, seat).unwrap();
+        let operation = &copy.operation;
+        let mut worker = operation.worker(0);
+        let above = &operation.target.roots.find(&sources[0]).unwrap().parent;
+        let (opened, place) =
+            (fs::File::open(&source).unwrap().into(), sys::Place { device: 1, inode: 1, mount: 1 });
+        let root = Directory::root(c"/from".into(), 0, Arc::new(opened), place);
+        for (name, has_left) in [(c"left", true), (c"stayed", false)] {
+            let mirror = above.below(name);
+            let alias = mirror.target.alias().unwrap().to_owned();
+            fs::create_dir(target.join(alias.to_str().unwrap())).unwrap();
+            let directory = Arc::new(Directory::below(&root, name, None));
+            directory.set_state(mirror);
+            directory.set_again(Key::of_job(&[1; 16]).of_path(0, name.to_bytes()));
+            let slice = Slice::of_numbered(directory, SliceNumber { run: 1, rank: 0, number: 0 }, 0);
+            if has_left {
+                slice.leave();
+            }
+            operation.looked(&mut worker, &CurrentSlice::of_batch(&slice));
+            assert_eq!(target.join(name.to_str().unwrap()).exists(), !has_left, "{name:?}");
         }
     }
 }
