@@ -114,6 +114,10 @@ impl Results for Signature {
         self.merge(other);
     }
 
+    fn is_empty(&self) -> bool {
+        self.0.is_none() || *self == Self::default()
+    }
+
     fn show(&self, _show: &mut dyn FnMut(Counter)) {}
 }
 

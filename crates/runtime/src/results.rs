@@ -7,12 +7,17 @@ use std::collections::BTreeMap;
 use atta_entry::{Code, Errno};
 
 /// Counts of a thread or rank that are added up and sent as bytes. The sum does not depend on order or grouping.
-pub trait Results: Clone + Default + Code {
+pub trait Results: Clone + Default + PartialEq + Code {
     /// Adds the counts of another thread or rank. Sums saturate.
     fn add(&mut self, other: &Self);
 
     /// Shows each counter that has a name, in the order of the declaration.
     fn show(&self, show: &mut dyn FnMut(Counter));
+
+    /// Whether nothing was counted: it is the default. Asked for each slice of a tree, so a type with many fields should not build one to compare with.
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 
     /// Bytes of it that grow with what was found, beside counts.
     fn bytes(&self) -> usize {
@@ -86,6 +91,10 @@ macro_rules! counters {
                 $($($crate::Results::add(&mut self.$part, &other.$part);)*)?
             }
 
+            fn is_empty(&self) -> bool {
+                0 $(| self.$field)* == 0 $($(&& $crate::Results::is_empty(&self.$part))*)?
+            }
+
             fn show(&self, show: &mut dyn FnMut($crate::Counter)) {
                 $($(
                     let text = $crate::counters!(@text $($text $text_of)?);
@@ -142,6 +151,10 @@ where
 impl Results for BTreeMap<Errno, u64> {
     fn add(&mut self, other: &Self) {
         other.iter().for_each(|(errno, more)| self.entry(*errno).or_default().add(more));
+    }
+
+    fn is_empty(&self) -> bool {
+        Self::is_empty(self)
     }
 
     fn show(&self, _show: &mut dyn FnMut(Counter)) {}

@@ -33,6 +33,7 @@ impl LeftOut {
     }
 
     /// Whether an entry is left out, with all below it.
+    #[inline]
     pub(crate) fn has(&self, entry: &Entry<'_>) -> bool {
         self.job.get().is_some_and(|place| is_at(entry, *place)) || self.is_home(entry)
     }
@@ -46,6 +47,7 @@ impl LeftOut {
         self.job.get() == Some(&place) || self.home.as_ref().is_some_and(is_home)
     }
 
+    #[inline]
     fn is_home(&self, entry: &Entry<'_>) -> bool {
         let Some((_, home)) = self.home.as_ref().filter(|(name, _)| *name == entry.name) else {
             return false;

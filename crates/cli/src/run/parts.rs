@@ -54,6 +54,10 @@ impl Results for Gathered {
         self.rows.extend(other.rows.iter().cloned());
     }
 
+    fn is_empty(&self) -> bool {
+        self.vanished.is_empty() && self.rows.is_empty()
+    }
+
     fn show(&self, _show: &mut dyn FnMut(Counter)) {}
 }
 

@@ -20,6 +20,10 @@ impl Results for Share {
         self.gathered.add(&other.gathered);
     }
 
+    fn is_empty(&self) -> bool {
+        self.totals.is_empty() && self.gathered.is_empty()
+    }
+
     fn show(&self, show: &mut dyn FnMut(Counter)) {
         self.totals.show(show);
     }

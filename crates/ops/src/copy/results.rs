@@ -49,5 +49,12 @@ impl atta_runtime::Results for Results {
         self.rows.extend_from_slice(&other.rows);
     }
 
+    fn is_empty(&self) -> bool {
+        self.totals.is_empty()
+            && self.report.is_empty()
+            && self.rows.is_empty()
+            && self.signature.is_empty()
+    }
+
     fn show(&self, _show: &mut dyn FnMut(Counter)) {}
 }

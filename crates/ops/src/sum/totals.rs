@@ -78,6 +78,10 @@ impl<G: Results> Results for Sums<G> {
         self.gathered.add(&other.gathered);
     }
 
+    fn is_empty(&self) -> bool {
+        self.totals.is_empty() && self.gathered.is_empty() && self.signature.is_empty()
+    }
+
     fn show(&self, show: &mut dyn FnMut(Counter)) {
         self.totals.show(show);
     }

@@ -525,7 +525,20 @@ impl<'a, V: Handler> Job for TreeJob<'a, V> {
 }
 
 /// Moves the tasks that the caller added to the pool or to the ranks that they name.
+///
+/// Called after each entry. Most add no task, so that is found out without a call.
+#[inline]
 pub(crate) fn push_own<'a, V: Handler>(
+    job: &TreeJob<'a, V>,
+    tasks: &mut Tasks<V::State>,
+    queue: &mut Queue<'_, TreeJob<'a, V>>,
+) {
+    if !tasks.pushed.is_empty() || !tasks.payments.is_empty() {
+        push_all(job, tasks, queue);
+    }
+}
+
+fn push_all<'a, V: Handler>(
     job: &TreeJob<'a, V>,
     tasks: &mut Tasks<V::State>,
     queue: &mut Queue<'_, TreeJob<'a, V>>,

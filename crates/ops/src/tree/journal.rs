@@ -82,7 +82,7 @@ impl<R: SliceResults> Held<R> {
     }
 
     fn add_results(&mut self, results: &R) {
-        if *results != R::default() {
+        if !results.is_empty() {
             let mut records = Records::default();
             records.add(&Record::Results(&results.encoded()));
             self.sections.push(records.take());
@@ -157,7 +157,7 @@ impl<R: SliceResults> Notes<R> {
         if !self.records.is_empty() {
             sections.push(self.records.take());
         }
-        if self.results != R::default() {
+        if !self.results.is_empty() {
             results.add(&std::mem::take(&mut self.results));
         }
     }
@@ -393,7 +393,7 @@ impl<R: SliceResults> Facts for Journal<R> {
         drop(notes);
         drop(threads);
         sections.extend(confirmed);
-        if results != R::default() {
+        if !results.is_empty() {
             let mut records = Records::default();
             records.add(&Record::Results(&results.encoded()));
             sections.push(records.take());

@@ -82,9 +82,11 @@ pub(crate) type OpenSlices<S> = Open<Slice<S>>;
 
 /// Moves results from one place to another.
 pub(crate) fn hand_over<R: SliceResults>(from: &mut R, to: &mut R) {
+    debug_assert_eq!(from.is_empty(), *from == R::default(), "empty results are the default: {from:?}");
     // Most tasks after the last slice have none.
-    if *from != R::default() {
-        to.add(&std::mem::take(from));
+    if !from.is_empty() {
+        to.add(from);
+        *from = R::default();
     }
 }
 
@@ -140,7 +142,7 @@ impl<S: State> Slice<S> {
 
     /// Moves results to this slice. The caller holds a unit of it.
     pub(crate) fn gather(&self, results: &mut S::Results) {
-        if *results != S::Results::default() {
+        if !results.is_empty() {
             let own = std::mem::take(results);
             match &mut self.gathered().results {
                 Some(sum) => sum.add(&own),

@@ -32,6 +32,10 @@ impl Results for Findings {
         self.lost += other.lost;
     }
 
+    fn is_empty(&self) -> bool {
+        self.totals.is_empty() && self.lost == 0 && self.bytes() == 0
+    }
+
     fn show(&self, show: &mut dyn FnMut(Counter)) {
         self.totals.show(show);
     }

@@ -52,6 +52,10 @@ impl Results for LinkedNames {
         self.0.extend_from_slice(&other.0);
     }
 
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     fn show(&self, _show: &mut dyn FnMut(Counter)) {}
 }
 

@@ -24,8 +24,11 @@ impl Tasks {
         self.is_pruned = true;
     }
 
+    #[inline]
     fn hand_over<S: State>(self, to: &mut operation::Tasks<S>) {
-        self.pushed.into_iter().for_each(|task| to.push(task));
+        if !self.pushed.is_empty() {
+            self.pushed.into_iter().for_each(|task| to.push(task));
+        }
         if self.is_pruned {
             to.prune();
         }

@@ -65,6 +65,11 @@ impl Report {
         }
     }
 
+    /// Whether no file was recorded.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slowest.is_empty() && self.sizes.iter().all(|class| class.files == 0 && class.bytes == 0)
+    }
+
     fn add(&mut self, file: SlowFile) {
         let at = self.slowest.partition_point(|other| other.elapsed >= file.elapsed);
         self.slowest.insert(at, file);

@@ -24,7 +24,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 const BATCH_NS: u64 = 2_000_000;
 /// Names in a batch, at most: bounds what one batch holds in memory.
 const BATCH_NAMES_MAX: usize = 4096;
-/// A slow operation, or one with a log, reads at least this many names into a slice, if there are that many.
+/// At least this many names are read into a slice, if there are that many.
 const SLICE_NAMES_LEAST: usize = 4096;
 /// Names in a slice that may leave for another rank, at least: it has some 40 bytes in the log besides its names.
 const LEAVING_NAMES_LEAST: usize = 128;
@@ -79,9 +79,8 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             let mut names = std::mem::take(&mut self.worker.names);
             names.clear();
             more = self.fill(here, &mut names);
-            // A slow operation gets all names of a small directory in one slice, and a log needs no names of such a slice.
-            let wants_all = V::IS_SLOW || job.journal.is_some();
-            while wants_all && more && names.len() < SLICE_NAMES_LEAST {
+            // All names of a small directory are one slice, of which a log needs no names. The last reading finds the end and no names, so it would be a slice of none.
+            while more && names.len() < SLICE_NAMES_LEAST {
                 more = self.fill(here, &mut names);
             }
             self.worker.watch.book(Phase::Readdir, &job.counters[self.worker.index]);
