@@ -16,7 +16,7 @@ use harness::{Failed, bytes_of, fixed, number, walk};
 
 /// Mounts with the lock held, or says why the test is skipped.
 fn mount(test: &str, builder: Builder) -> Option<(SlowFs, Lock)> {
-    let lock = Lock::for_mounts().expect("take the lock of mounts");
+    let lock = Lock::for_own_mount().expect("take the lock of mounts");
     skip::unless_available(test, builder.mount()).map(|mounted| (mounted, lock))
 }
 

@@ -21,9 +21,13 @@ impl Lock {
     /// # Errors
     /// When the lock's file in the target directory cannot be made or locked.
     pub fn acquire(name: &str) -> io::Result<Self> {
+        Self::with(name, FlockOperation::LockExclusive)
+    }
+
+    fn with(name: &str, operation: FlockOperation) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(path(name))?;
         loop {
-            match flock(&file, FlockOperation::LockExclusive) {
+            match flock(&file, operation) {
                 Ok(()) => return Ok(Self { _file: file }),
                 Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
@@ -37,6 +41,14 @@ impl Lock {
     /// As [`Lock::acquire`].
     pub fn for_mounts() -> io::Result<Self> {
         Self::acquire("mounts")
+    }
+
+    /// The same lock, for tests that only use a file system of their own: they run beside each other.
+    ///
+    /// # Errors
+    /// As [`Lock::acquire`].
+    pub fn for_own_mount() -> io::Result<Self> {
+        Self::with("mounts", FlockOperation::LockShared)
     }
 }
 
@@ -65,6 +77,18 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    fn shared_holders_exclude_only_others() {
+        let shared = || Lock::with("test-shared", FlockOperation::LockShared).unwrap();
+        let is_free = || Lock::with("test-shared", FlockOperation::NonBlockingLockExclusive).is_ok();
+        let (one, two) = (shared(), shared());
+        assert!(!is_free());
+        drop(one);
+        assert!(!is_free());
+        drop(two);
+        assert!(is_free());
     }
 
     #[test]

@@ -21,7 +21,7 @@ struct Setting {
 }
 
 fn setting(test: &str) -> Option<Setting> {
-    let lock = Lock::for_mounts().expect("take the lock of mounts");
+    let lock = Lock::for_own_mount().expect("take the lock of mounts");
     let scratch = scratch(test);
     let tree = make_directory(scratch.join("tree"));
     for number in 0..20 {

@@ -140,7 +140,7 @@ fn look_at(image: &Image, (case, seed): (&impl Case, u64), counts: &mut Counts) 
 
 /// Records something, and looks at about so many images.
 fn cut<C: Case>(test: &str, kind: &str, (seed, images): (u64, usize), make: fn(&mut Random) -> C) {
-    let Some(_lock) = skip::unless_available(test, Lock::for_mounts()) else { return };
+    let Some(_lock) = skip::unless_available(test, Lock::for_own_mount()) else { return };
     let Some(disk) = skip::unless_available(test, RecordedDisk::new(kind)) else { return };
     let random = &mut Random::new(seed);
     let case = make(random);

@@ -20,7 +20,7 @@ fn endless() -> Builder {
 }
 
 fn mount(test: &str, builder: Builder) -> Option<(SlowFs, Lock)> {
-    let lock = Lock::for_mounts().expect("take the lock of mounts");
+    let lock = Lock::for_own_mount().expect("take the lock of mounts");
     skip::unless_available(test, builder.mount()).map(|mounted| (mounted, lock))
 }
 
@@ -136,7 +136,8 @@ fn first_signal_ends_a_copy_during_verify() {
     running.signal(Signal::TERM);
     let json = running.finish().expect_code(143).json();
     assert_eq!(at(&json, "interrupted").as_bool(), Some(true));
-    assert!(number(&json, "not_verified") > 0, "{json}");
+    // Most are left: a directory gets its name before its files are read back, which would take more than three minutes.
+    assert!(number(&json, "not_verified") > 500, "{json}");
     let names = names_in(&below.join("target")).len() as u64;
     assert_eq!(names, number(&json, "files"), "what is complete has its name: {json}");
 }

@@ -9,7 +9,7 @@ use atta_testkit::slow::{Builder, SlowFs};
 use crate::support::{at, number, parse_lines, run, scratch, walk};
 
 fn mount(test: &str, builder: Builder) -> Option<(SlowFs, Lock)> {
-    let lock = Lock::for_mounts().expect("take the lock of mounts");
+    let lock = Lock::for_own_mount().expect("take the lock of mounts");
     let mounted = builder.latency(Duration::ZERO).mount();
     skip::unless_available(test, mounted).map(|mounted| (mounted, lock))
 }

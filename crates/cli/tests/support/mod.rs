@@ -298,6 +298,14 @@ pub(crate) fn names_in(path: &Path) -> Vec<OsString> {
     names
 }
 
+/// None: it has vanished.
+fn there<T>(looked: std::io::Result<T>) -> Option<T> {
+    match looked {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        looked => Some(looked.expect("look at a name")),
+    }
+}
+
 /// NUL-separated records, sorted.
 pub(crate) fn records(bytes: &[u8]) -> Vec<Vec<u8>> {
     sorted_by(bytes, 0)
@@ -370,18 +378,22 @@ pub(crate) fn signature(ran: &Ran) -> String {
     at(&json, "signature").as_str().expect("a signature").to_owned()
 }
 
-/// Temporary names in a directory and below it.
+/// Temporary names in a directory and below it. A copy may be running: names that have vanished are passed by.
 pub(crate) fn temporary(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    for name in names_in(directory) {
-        let path = directory.join(&name);
-        if path.symlink_metadata().expect("look at a name").is_dir() {
+    let Some(entries) = there(std::fs::read_dir(directory)) else { return found };
+    for entry in entries {
+        let Some(entry) = there(entry) else { break };
+        let path = entry.path();
+        let Some(metadata) = there(path.symlink_metadata()) else { continue };
+        if metadata.is_dir() {
             found.extend(temporary(&path));
         }
-        if name.as_encoded_bytes().starts_with(b".atta.") {
+        if entry.file_name().as_encoded_bytes().starts_with(b".atta.") {
             found.push(path);
         }
     }
+    found.sort();
     found
 }
 

@@ -369,9 +369,8 @@ impl Handler for CopyOperation<'_> {
         CopyOperation::more(self, worker)
     }
 
-    fn help(&self, worker: &mut Worker) {
-        let mut committer = self.committer(worker);
-        while committer.check_next() {}
+    fn help(&self, worker: &mut Worker) -> bool {
+        self.committer(worker).check_next()
     }
 
     fn between(&self, worker: &mut Worker) {

@@ -50,10 +50,7 @@ impl atta_runtime::Results for Results {
     }
 
     fn is_empty(&self) -> bool {
-        self.totals.is_empty()
-            && self.report.is_empty()
-            && self.rows.is_empty()
-            && self.signature.is_empty()
+        self.totals.is_empty() && self.report.is_empty() && self.rows.is_empty() && self.signature.is_empty()
     }
 
     fn show(&self, _show: &mut dyn FnMut(Counter)) {}

@@ -391,15 +391,18 @@ impl<'a, V: Handler> TreeJob<'a, V> {
 impl<'a, V: Handler> TreeJob<'a, V> {
     /// Ends what waits on this rank.
     fn settle(&self, worker: &mut Worker<'a, V>, is_help: bool, queue: &mut Queue<'_, Self>) {
-        if !is_help {
-            if self.visit.settle(&mut worker.visit) {
-                (1..self.budget.threads).for_each(|_| queue.push(Task::Settle(true)));
+        if is_help {
+            if self.visit.help(&mut worker.visit) {
+                queue.push(Task::Settle(true));
             }
-            for seed in self.visit.more(&mut worker.visit) {
-                self.push(worker.index, self.start_task(seed), queue);
-            }
+            return;
         }
-        self.visit.help(&mut worker.visit);
+        if self.visit.settle(&mut worker.visit) {
+            (0..self.budget.threads).for_each(|_| queue.push(Task::Settle(true)));
+        }
+        for seed in self.visit.more(&mut worker.visit) {
+            self.push(worker.index, self.start_task(seed), queue);
+        }
     }
 }
 

@@ -233,7 +233,7 @@ pub(crate) trait Handler: Sync {
         false
     }
 
-    /// Called when no task is left on this rank and something [waits](Self::waits). Returns whether other threads can help.
+    /// Called when no task is left on this rank and something [waits](Self::waits). Returns whether there is work for [`help`](Self::help).
     fn settle(&self, _worker: &mut Self::Worker) -> bool {
         false
     }
@@ -243,8 +243,11 @@ pub(crate) trait Handler: Sync {
         Vec::new()
     }
 
-    /// Called on each thread after [`settle`](Self::settle) asked for help.
-    fn help(&self, _worker: &mut Self::Worker) {}
+    /// Called in tasks of their own after [`settle`](Self::settle) asked for help, so that slices and directories end between them. Does a part of the
+    /// work. Returns whether there is more.
+    fn help(&self, _worker: &mut Self::Worker) -> bool {
+        false
+    }
 
     /// Called on a thread between two tasks.
     fn between(&self, _worker: &mut Self::Worker) {}

@@ -42,7 +42,7 @@ pub(crate) enum Task<S: State = ()> {
     Pay(u32),
     /// Units that another rank has returned.
     Paid(Vec<Paid<S>>),
-    /// End what waits on this rank. The flag: other threads have been asked, too.
+    /// End what waits on this rank. The flag: help with it.
     Settle(bool),
     /// Do again what an earlier run of the job has not done.
     Redo(Box<Redo>),

@@ -66,7 +66,7 @@ fn individually_synced_files_do_not_wait() {
             let Some(served) = serve(
                 test,
                 |directory| fs::create_dir(directory.join("old")).unwrap(),
-                &["fsync:*/?*:together=4"],
+                &["fsync:*/file-?:together=4"],
             ) else {
                 return;
             };

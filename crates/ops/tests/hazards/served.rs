@@ -55,7 +55,7 @@ pub(crate) fn serve_forgetful(test: &str, fill: impl FnOnce(&Path), rules: &[&st
 }
 
 fn serve_by(test: &str, builder: Builder, fill: impl FnOnce(&Path), rules: &[&str]) -> Option<Served> {
-    let lock = Lock::for_mounts().expect("take the lock of mounts");
+    let lock = Lock::for_own_mount().expect("take the lock of mounts");
     let scratch = Scratch::new("hazards").unwrap();
     let directory = scratch.join("directory");
     fs::create_dir(&directory).unwrap();

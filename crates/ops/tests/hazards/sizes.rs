@@ -259,7 +259,7 @@ fn sparse(path: &Path, bytes: u64, data_at: &[u64]) {
 }
 
 fn tmpfs(test: &str) -> Option<(Lock, Scratch, Mount)> {
-    let lock = Lock::for_mounts().expect("take the lock of mounts");
+    let lock = Lock::for_own_mount().expect("take the lock of mounts");
     let scratch = Scratch::new("sparse").unwrap();
     let room = skip::unless_available(test, Mount::tmpfs(scratch.path(), 64 << 20))?;
     Some((lock, scratch, room))
