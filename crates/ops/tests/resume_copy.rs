@@ -87,6 +87,12 @@ impl Job<'_> {
         mix(self.dice) % sides
     }
 
+    /// The journal of a run. Of two jobs in three, names with few bytes are slices of their own.
+    fn journal(&self, run: u32) -> Journal<Results> {
+        let own = if (self.dice >> 20).is_multiple_of(3) { u64::MAX } else { 1 << 12 };
+        Journal::new(self.key, run, 0).with_closing().with_bytes_of_own_slices(own)
+    }
+
     /// One run. Returns its outcome, if it came to the end of the copy.
     fn run(&mut self, is_last: bool) -> Option<Outcome> {
         let (key, run) = (self.key, self.logs.len() as u32 + 1);
@@ -113,13 +119,13 @@ impl Job<'_> {
         let are_many = self.dice.is_multiple_of(4);
         let logs = self.logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
         let mut logs = JobLogs::find(&key, logs).unwrap();
-        let mut journal = Journal::new(key, run, 0).with_closing();
+        let mut journal = self.journal(run);
         let (mut sum, found) = take_over(&mut journal, &mut logs, memory, &copy);
         assert_eq!((found.changed, &found.failed), (0, &None), "{found:?}");
         if let Some(gone) = &found.lost {
             assert!(self.removed > 0, "nothing was removed: {gone:?}");
             self.voids += 1;
-            (sum, journal) = (Results::default(), Journal::new(key, run, 0).with_closing());
+            (sum, journal) = (Results::default(), self.journal(run));
             let gone = if are_many { &walk::Gone::Many } else { gone };
             journal.void(&mut logs, gone).unwrap();
             let resumed = journal.resume(&mut logs, memory, &mut |found| {

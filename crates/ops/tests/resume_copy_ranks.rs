@@ -106,6 +106,12 @@ impl Job<'_> {
         mix(self.dice) % sides
     }
 
+    /// The journal of a rank. Of two jobs in three, names with few bytes are slices of their own.
+    fn journal(&self, rank: u32) -> Journal<Results> {
+        let own = if (self.dice >> 20).is_multiple_of(3) { u64::MAX } else { 1 << 12 };
+        Journal::new(self.key, self.runs, rank).with_closing().with_bytes_of_own_slices(own)
+    }
+
     /// What the logs of earlier runs say, and the journals of the ranks of this one.
     fn begin(
         &mut self,
@@ -120,11 +126,11 @@ impl Job<'_> {
         let memory = if self.throw(3) == 0 { 1 << 12 } else { 1 << 24 };
         let logs = self.logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
         let mut logs = JobLogs::find(&key, logs).unwrap();
-        let mut first = Journal::new(key, run, 0).with_closing();
+        let mut first = self.journal(0);
         let (sum, found) = take_over(&mut first, &mut logs, memory, &copy);
         assert!((found.changed, &found.failed, &found.lost) == (0, &None, &None), "{found:?}");
         let mut journals = vec![first.with_cuts(logs.cuts())];
-        journals.extend((1..ranks).map(|rank| Journal::new(key, run, rank as u32).with_closing()));
+        journals.extend((1..ranks).map(|rank| self.journal(rank as u32)));
         (journals, sum)
     }
 

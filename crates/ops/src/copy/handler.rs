@@ -216,6 +216,10 @@ impl Handler for CopyOperation<'_> {
     const NEEDS: Needs = Needs::COPY;
     const MARKS: bool = false;
 
+    fn reads_files(&self) -> bool {
+        true
+    }
+
     fn worker(&self, index: usize) -> Worker {
         let index = number_of_thread(self.target.seat, index);
         Worker::new(Scratch::new(index, self.held, self.target.data.mover()))

@@ -252,6 +252,10 @@ impl<W: Watch> Handler for Summing<'_, W> {
     const IS_SLOW: bool = true;
     const NEEDS: Needs = Needs::SUM;
 
+    fn reads_files(&self) -> bool {
+        true
+    }
+
     fn worker(&self, index: usize) -> Self::Worker {
         SumWorker {
             mover: Mover::reading(&self.options.walk.stop),

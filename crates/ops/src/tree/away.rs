@@ -164,7 +164,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             && journal.is_of_another(number)
         {
             journal.wait_for_room(is_stopping);
-            worker.noter.listed_as(slice.directory(), number, names);
+            worker.noter.listed_as(slice.directory(), number, names.iter().map(Name::bytes));
         }
     }
 

@@ -38,6 +38,8 @@ pub use earlier::{FromLog, Gone, ResumeError};
 
 /// Bytes of notes of all threads beyond which no directory is read on. A frame has room for four times as much.
 const NOTED_MOST: usize = 64 << 20;
+/// See [`Journal::with_bytes_of_own_slices`]. A slice has 40 bytes in the log beside its names.
+const OWN_SLICE_BYTES: u64 = 64 << 20;
 /// Bytes of what is confirmed that one frame gets, unless one of it has more.
 const CONFIRMED_MOST: usize = 64 << 20;
 /// Bytes of notes that a thread adds to those of all threads at once.
@@ -57,6 +59,8 @@ pub struct Journal<R> {
     slices: AtomicU64,
     /// Directories are complete only when they are closed.
     closes: bool,
+    /// Names that were looked up together and have so many bytes are slices of their own.
+    own_slices: u64,
     /// What is done waits for a sync.
     holds: AtomicBool,
     /// Something waits.
@@ -181,6 +185,7 @@ impl<R: SliceResults> Journal<R> {
             bytes,
             slices,
             closes: false,
+            own_slices: OWN_SLICE_BYTES,
             holds,
             has_held,
             confirmed,
@@ -193,6 +198,17 @@ impl<R: SliceResults> Journal<R> {
     #[must_use]
     pub fn with_closing(self) -> Self {
         Self { closes: true, ..self }
+    }
+
+    /// Names that were looked up together, whose files have this many bytes or more, are slices of their own, if the operation reads files. For tests.
+    #[must_use]
+    pub fn with_bytes_of_own_slices(self, bytes: u64) -> Self {
+        Self { own_slices: bytes, ..self }
+    }
+
+    /// See [`with_bytes_of_own_slices`](Self::with_bytes_of_own_slices).
+    pub(crate) fn bytes_of_own_slices(&self) -> u64 {
+        self.own_slices
     }
 
     /// Lets what is done wait until the operation confirms it.

@@ -273,6 +273,11 @@ pub(crate) trait Handler: Sync {
     /// Whether an entry takes it much longer than a `statx`, so that handing names to idle threads block by block pays off.
     const IS_SLOW: bool = false;
 
+    /// Whether an entry takes it time that grows with the size of the file. Then a slice ends by bytes, too.
+    fn reads_files(&self) -> bool {
+        false
+    }
+
     /// How far it follows directories.
     const STAGE: Stage = Stage::Slices;
 

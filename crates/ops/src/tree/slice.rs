@@ -313,7 +313,8 @@ impl<'a, S: State> CurrentSlice<'a, S> {
         Part { slice: self.batch(), holds_names: true }
     }
 
-    fn share(&self) -> &Arc<Slice<S>> {
+    /// The slice, as one that is held in several places.
+    pub(crate) fn share(&self) -> &Arc<Slice<S>> {
         self.shared.get_or_init(|| {
             let number = self.number;
             Arc::new(Slice { number, ..Slice::new(Arc::clone(self.directory), self.extent, 0) })

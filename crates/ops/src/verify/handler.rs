@@ -259,6 +259,10 @@ impl<const LOGGED: bool> Handler for Comparing<'_, LOGGED> {
     const STAGE: Stage = if LOGGED { Stage::Closed } else { Stage::Done };
     const NEEDS: Needs = Needs::VERIFY;
 
+    fn reads_files(&self) -> bool {
+        self.options.fields.has(Field::Content)
+    }
+
     fn worker(&self, _index: usize) -> VerifyWorker {
         VerifyWorker::new(self.held, &self.options.walk.stop)
     }

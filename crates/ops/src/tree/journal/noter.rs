@@ -8,7 +8,6 @@ use atta_runtime::{Results as _, Stop};
 
 use super::{Journal, Notes, OfThread, PUBLISHED_LEAST, Waiting, When, lock};
 use crate::tree::directory::{Directory, State};
-use crate::tree::listing::names::{Name, Names};
 use crate::tree::listing::path::CurrentPath;
 
 /// One thread's side of a journal, if the operation has one.
@@ -78,11 +77,11 @@ impl<'j, S: State> Noter<'j, S> {
     }
 
     /// Notes the names of a slice of a directory that has several. Returns the number of the slice.
-    pub(crate) fn listed(
+    pub(crate) fn listed<'n>(
         &mut self,
         journal: &Journal<S::Results>,
         directory: &Arc<Directory<S>>,
-        names: &Names,
+        names: impl Iterator<Item = &'n [u8]>,
     ) -> SliceNumber {
         let slice = journal.number();
         self.listed_as(directory, slice, names);
@@ -90,9 +89,13 @@ impl<'j, S: State> Noter<'j, S> {
     }
 
     /// Notes the names of a slice that has this number.
-    pub(crate) fn listed_as(&mut self, directory: &Arc<Directory<S>>, slice: SliceNumber, names: &Names) {
-        let names = names.iter().map(Name::bytes).collect();
-        let fact = Fact::Listed { slice, names };
+    pub(crate) fn listed_as<'n>(
+        &mut self,
+        directory: &Arc<Directory<S>>,
+        slice: SliceNumber,
+        names: impl Iterator<Item = &'n [u8]>,
+    ) {
+        let fact = Fact::Listed { slice, names: names.collect() };
         self.note(directory, When::Now, |notes, at| notes.records.add_fact(at, &fact));
     }
 

@@ -15,6 +15,12 @@ pub(crate) struct Fact {
 }
 
 impl Fact {
+    /// Bytes of a regular file, holes included.
+    pub(super) fn bytes(&self) -> u64 {
+        let is_file = self.kind == Some(Kind::File);
+        self.metadata.as_ref().filter(|_| is_file).map_or(0, |metadata| metadata.size)
+    }
+
     pub(super) fn set(&mut self, kind: Kind, metadata: Option<Metadata>) {
         self.kind = Some(kind);
         self.metadata = metadata;

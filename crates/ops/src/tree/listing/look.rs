@@ -18,13 +18,25 @@ use crate::tree::listing::names::{Name, Names};
 use crate::tree::mark;
 use crate::tree::operation::{Cx, DirectoryOf, Handler, Here, HereOf, Stage};
 use crate::tree::profile::Phase;
-use crate::tree::slice::CurrentSlice;
+use crate::tree::slice::{CurrentSlice, Extent};
 use crate::tree::task::Task;
 use crate::tree::thread::{Failed, Thread, failed};
 use atta_sys as sys;
 
 /// Names in a block.
 const BLOCK: usize = 32;
+/// A slice of names with many bytes ends with this many.
+const OWN_SLICE_MOST: u64 = 1 << 30;
+
+/// How many of these names are a slice of their own: as many as have [`OWN_SLICE_MOST`] bytes, and at least one.
+fn count_of_own_slice(facts: &[Fact]) -> usize {
+    let mut bytes = 0_u64;
+    let is_full = |fact: &Fact| {
+        bytes = bytes.saturating_add(fact.bytes());
+        bytes >= OWN_SLICE_MOST
+    };
+    facts.iter().position(is_full).map_or(facts.len(), |last| last + 1)
+}
 
 impl<V: Handler> Thread<'_, '_, '_, V> {
     /// Looks at all names of a batch. Returns the batch so that its memory is reused.
@@ -54,8 +66,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             {
                 descriptor = anew;
             }
-            let here = Here { directory, descriptor: &descriptor, slice: Some(slice) };
-            self.show(here, &block[..count], &mut facts);
+            self.show_block((slice, &descriptor), &block[..count], &mut facts[..count]);
             if V::IS_SLOW && self.queue.is_wanted() && !rest.is_empty() {
                 // An idle thread takes the remaining names.
                 self.push(Task::Look { slice: slice.batch(), names: rest.into_names() });
@@ -160,6 +171,42 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             return Err(Errno::LOOP);
         }
         Ok(found)
+    }
+
+    /// Passes a block to the caller's function. With a log, names with many bytes are slices of their own: what is done of them is not done
+    /// again if the run is killed before all names of the directory are done.
+    fn show_block(
+        &mut self,
+        (slice, descriptor): (&CurrentSlice<'_, V::State>, &Arc<OwnedFd>),
+        block: &[Name<'_>],
+        facts: &mut [Fact],
+    ) {
+        let (job, directory) = (self.job, slice.directory());
+        // The log has the names of a slice with a number: none can leave it.
+        let journal = job.journal.filter(|_| slice.number().is_none() && job.visit.reads_files());
+        let journal = journal
+            .filter(|journal| facts.iter().map(Fact::bytes).sum::<u64>() >= journal.bytes_of_own_slices());
+        let Some(journal) = journal else {
+            return self.show(Here { directory, descriptor, slice: Some(slice) }, block, facts);
+        };
+        // What this thread has gathered is of the names before.
+        job.closer(self.worker).gather(slice.share());
+        let (mut names, mut facts) = (block, facts);
+        while !names.is_empty() && !self.queue.is_stopping() {
+            let count = count_of_own_slice(facts);
+            let (own, others) = names.split_at(count);
+            let (known, unknown) = facts.split_at_mut(count);
+            // A name that failed is left to the other slice, which is not done.
+            let found = own.iter().zip(&*known).filter(|(_, fact)| fact.kind.is_some());
+            let number = self.worker.noter.listed(journal, directory, found.map(|(name, _)| name.bytes()));
+            if V::STAGE > Stage::Slices {
+                directory.life().add_slice();
+            }
+            let slice = CurrentSlice::new(directory, Extent::Later).with_number(Some(number));
+            self.show(Here { directory, descriptor, slice: Some(&slice) }, own, known);
+            job.end_names(self.worker, &slice, self.queue);
+            (names, facts) = (others, unknown);
+        }
     }
 
     /// Passes a block to the caller's function and adds tasks to enter its directories.

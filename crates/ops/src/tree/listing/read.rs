@@ -26,8 +26,8 @@ const BATCH_NS: u64 = 2_000_000;
 const BATCH_NAMES_MAX: usize = 4096;
 /// At least this many names are read into a slice, if there are that many.
 const SLICE_NAMES_LEAST: usize = 4096;
-/// Names in a slice that may leave for another rank, at least: it has some 40 bytes in the log besides its names.
-const LEAVING_NAMES_LEAST: usize = 128;
+/// Names in a slice of a large directory that one task has, at least: it has some 40 bytes in the log besides its names.
+const OWN_NAMES_LEAST: usize = 128;
 /// Names in a batch, at least, when threads are idle and `statx` is quick.
 const BATCH_NAMES_WANTED: usize = 64;
 
@@ -89,15 +89,14 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             let extent = extent_of(std::mem::take(&mut is_start), more);
             reading.excluded += std::mem::take(&mut self.worker.excluded);
             reading.has_failed |= self.worker.noter.has_failed();
-            let own =
-                if parts > 1 { self.cut_slices((directory, extent), &mut names, batch) } else { vec![] };
+            let own = self.cut_slices((directory, extent), &mut names, (batch, parts));
             let number = self.note_names(directory, (&names, extent), (more, &mut reading));
             let slice = CurrentSlice::new(directory, extent).with_number(number);
             if more && V::STAGE > Stage::Slices {
                 // The next reader holds the unit that becomes the last slice's.
                 directory.life().add_slice();
             }
-            if parts > 1 {
+            if parts > 1 || !own.is_empty() {
                 if more && job.reading.fetch_add(1, Ordering::Relaxed) < job.budget.reading {
                     // Pushed before the names, so it is older: the next idle thread reads on.
                     let (directory, descriptor) = (Arc::clone(directory), Arc::clone(here.descriptor));
@@ -115,18 +114,23 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         }
     }
 
-    /// With a log, on several ranks: makes slices of all names of a large directory but one batch, so that they may leave for another rank.
+    /// With a log: makes slices of all names of a large directory but one batch. On several ranks they may leave for another one. If files are read, a slice
+    /// has few names: what was done of it is lost if the run is killed.
     fn cut_slices(
         &mut self,
         (directory, extent): (&Arc<DirectoryOf<V>>, Extent),
         names: &mut Names,
-        batch: usize,
+        (batch, parts): (usize, usize),
     ) -> Vec<Task<V::State>> {
-        let journal = self.job.journal.filter(|_| self.job.ranks > 1 && extent != Extent::Whole);
-        let Some(journal) = journal else { return Vec::new() };
+        let Some(journal) = self.job.journal.filter(|_| extent != Extent::Whole) else { return Vec::new() };
+        let count = match self.job.visit.reads_files() {
+            true => OWN_NAMES_LEAST,
+            false if self.job.ranks > 1 && parts > 1 => batch.max(OWN_NAMES_LEAST),
+            false => return Vec::new(),
+        };
         let noter = &mut self.worker.noter;
-        let slices = names.cut(batch.max(LEAVING_NAMES_LEAST)).map(|names| {
-            let number = noter.listed(journal, directory, &names);
+        let slices = names.cut(count).map(|names| {
+            let number = noter.listed(journal, directory, names.iter().map(Name::bytes));
             Task::Look { slice: Slice::of_numbered(Arc::clone(directory), number, 0), names }
         });
         slices.collect()
@@ -146,7 +150,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             visit.excluded(&mut worker.visit, std::mem::take(&mut reading.excluded));
             return None;
         };
-        let number = worker.noter.listed(journal, directory, names);
+        let number = worker.noter.listed(journal, directory, names.iter().map(Name::bytes));
         if !more {
             visit.excluded(&mut worker.visit, std::mem::take(&mut reading.excluded));
             visit.noting(directory);
