@@ -138,14 +138,15 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         true
     }
 
-    /// With a log: makes the names of a task that leaves for another rank a slice of their own, unless they are one. That rank notes their end.
+    /// With a log: makes the names of a task that leaves for another rank a slice of their own, unless they are one. That rank notes their end. A rank that has no log,
+    /// since it could not be made, sends a slice on as it is.
     fn leave_slice(&self, task: &Task<V::State>) -> Option<SliceNumber> {
         let Task::Look { slice, names } = task else { return None };
-        let journal = self.journal?;
         if let Some(number) = slice.number() {
             slice.leave();
             return Some(number);
         }
+        let journal = self.journal?;
         let mut path = CurrentPath::default();
         path.set(slice.directory());
         let at = At { root: slice.directory().root_index(), path: path.below_root() };
@@ -576,6 +577,31 @@ mod tests {
             assert_eq!(noted(&others), [(number, "listed"), (number, "done")]);
             notes.take();
         }
+    }
+
+    #[test]
+    fn slice_keeps_its_number_on_a_rank_without_a_log() {
+        let (notes, options, key) = (Notes(Mutex::default()), Options::default(), Key::of_job(&[1; 16]));
+        let journal = Journal::<()>::new(key, 1, 2);
+        let job = |on| {
+            let job = TreeJob::new(&notes, Box::new(std::iter::empty()), &options, on);
+            job.roots.intern(b"r".to_vec());
+            job
+        };
+        let mut taker = job(OnRank { rank: 2, ranks: 3, ..FIRST });
+        taker.journal = Some(&journal);
+        let Task::Look { slice, names } = batch_of(&notes, &root()) else { unreachable!() };
+        let number = SliceNumber { run: 1, rank: 0, number: 7 };
+        let slice = Slice::of_numbered(Arc::clone(slice.directory()), number, 0);
+        let mut parcel = Vec::new();
+        assert!(job(OnRank { rank: 1, ranks: 3, ..FIRST }).pack(
+            &Task::Look { slice, names },
+            None,
+            &mut parcel
+        ));
+        let tasks = taker.arrive(&parcel).unwrap();
+        let [Task::Look { slice, .. }] = tasks.as_slice() else { panic!("{tasks:?}") };
+        assert_eq!(slice.number(), Some(number));
     }
 
     #[test]
