@@ -119,7 +119,7 @@ impl Job<'_> {
         failures: &Reported,
         ranks: usize,
     ) -> (Vec<Journal<Results>>, Results) {
-        let (key, run) = (self.key, self.runs);
+        let key = self.key;
         let sources = [self.source.as_os_str().as_bytes().to_vec()];
         let seat = Seat { job: 7, ..Seat::alone() };
         let copy = Copy::prepare(&sources, self.target.as_os_str().as_bytes(), copy, failures, seat).unwrap();

@@ -95,6 +95,7 @@ fn play(tree: &Path, threads: usize, stops: &[u64]) -> Played {
 /// A directory of few names, and one of more than a slice has; all files have 1 KiB.
 fn tree() -> Scratch {
     let scratch = Scratch::new("resume-sum").unwrap();
+    std::fs::create_dir(scratch.join("tree")).unwrap();
     for (name, files) in [("few", 300), ("many", 5_000)] {
         let directory = scratch.join("tree").join(name);
         trees::flat(&directory, files).unwrap();
