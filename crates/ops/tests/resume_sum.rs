@@ -15,18 +15,22 @@ use atta_entry::{Entry, Failure};
 use atta_ledger::{JobLogs, Key, LogName};
 use atta_ops::digest::Hash;
 use atta_ops::sum::{self, Options, Sums, Watch};
-use atta_ops::walk::{self, FromLog, Journal};
+use atta_ops::walk::{self, FromLog, Journal, Waiting};
 use atta_runtime::{Results as _, Session, Stop, Threads};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::trees;
 use logs::{Log, mix};
 
-/// Counts files, and stops at one of them.
+/// Counts files. At one of them all is as if the run was killed: nothing is written to its log from then on.
 struct Counting<'a> {
     files: AtomicU64,
     stops_at: u64,
     stop: Stop,
     failures: &'a Mutex<Vec<String>>,
+    key: Key,
+    name: LogName,
+    journal: &'a Journal<Sums<()>>,
+    log: Mutex<Log>,
 }
 
 impl Watch for Counting<'_> {
@@ -37,8 +41,14 @@ impl Watch for Counting<'_> {
 
     fn entry(&self, (): &mut (), _entry: &Entry<'_>, digest: Option<&Hash>) {
         if digest.is_some() && self.files.fetch_add(1, Ordering::Relaxed) + 1 == self.stops_at {
+            self.log.lock().unwrap().write(&self.key, self.name, self.journal);
             self.stop.set();
         }
+    }
+
+    /// As a catalog does it when a part of it is on storage.
+    fn keep_noted(&self, (): &mut (), waiting: Waiting<'_, Sums<()>>, _is_last: bool) {
+        self.journal.confirm(waiting.take());
     }
 
     fn failure(&self, (): &mut (), failure: &Failure<'_>) {
@@ -70,18 +80,20 @@ fn play(tree: &Path, threads: usize, stops: &[u64]) -> Played {
             }
         });
         resumed.unwrap();
-        let (journal, stop) = (journal.with_cuts(earlier_logs.cuts()), Stop::default());
+        let (journal, stop) = (journal.holding().with_cuts(earlier_logs.cuts()), Stop::default());
         let threads = Threads::Fixed(NonZeroUsize::new(threads).unwrap());
         let walk = walk::Options { threads, stop: stop.clone(), ..walk::Options::default() };
         let options = Options { walk, ..Options::default() };
-        let watch = Counting { files: AtomicU64::new(0), stops_at, stop: stop.clone(), failures: &failures };
+        let (log, files) = (Mutex::new(Log::default()), AtomicU64::new(0));
+        // What counts of the earlier logs.
+        log.lock().unwrap().write(&key, name, &journal);
+        let (journal, stop_of_watch, failures) = (&journal, stop.clone(), &failures);
+        let watch = Counting { files, stops_at, stop: stop_of_watch, failures, key, name, journal, log };
         let mut session = Session::alone(stop);
-        let logged = (&journal, &earlier);
+        let logged = (journal, &earlier);
         let outcome =
             sum::run_logged(&mut session, (&watch, &options), logged, vec![root.to_vec()], |_| {}).unwrap();
-        let mut log = Log::default();
-        log.write(&key, name, &journal);
-        logs.push((name, log.bytes));
+        logs.push((name, watch.log.into_inner().unwrap().bytes));
         read.push(watch.files.into_inner());
         if !outcome.stopped {
             assert_eq!(*failures.lock().unwrap(), Vec::<String>::new());

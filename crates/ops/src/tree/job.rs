@@ -149,6 +149,16 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         self.options.features
     }
 
+    /// The journal, if the operation reads files: then slices end by bytes, too.
+    pub(crate) fn journal_of_files(&self) -> Option<&'a Journal<ResultsOf<V>>> {
+        self.journal.filter(|_| self.visit.reads_files())
+    }
+
+    /// Whether few names are to leave for another rank at once, since they are one slice there.
+    pub(crate) fn leaves_by_few(&self) -> bool {
+        self.ranks > 1 && self.journal_of_files().is_some()
+    }
+
     /// Counts the steps of the first tasks and returns the tasks.
     pub(crate) fn seeds(&self, tasks: Vec<Task<V::State>>) -> Vec<Task<V::State>> {
         if let Some(counters) = self.counters.first() {
@@ -311,6 +321,15 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         }
     }
 
+    /// Ends what has ended meanwhile, and keeps what was noted. Called after each task, and in a task between slices, when nothing is gathered of one that goes on.
+    pub(crate) fn between(&self, worker: &mut Worker<'a, V>, queue: &mut Queue<'_, Self>) {
+        self.visit.between(&mut worker.visit);
+        self.end_parts(worker, queue);
+        self.visit.handed_over(&mut worker.visit, &mut worker.results);
+        self.visit.keep_noted(&mut worker.visit, worker.noter.waiting(), false);
+        push_own(self, &mut worker.tasks, queue);
+    }
+
     pub(crate) fn end_each(&self, worker: &mut Worker<'a, V>, parts: Vec<Part<V::State>>) {
         let mut closer = self.closer(worker);
         for part in parts {
@@ -464,11 +483,7 @@ impl<'a, V: Handler> Job for TreeJob<'a, V> {
         // What failed outside of a slice keeps none from being done.
         worker.noter.take_failure();
         self.counters[worker.index].looked(steps);
-        self.visit.between(&mut worker.visit);
-        self.end_parts(worker, queue);
-        self.visit.handed_over(&mut worker.visit, &mut worker.results);
-        self.visit.keep_noted(&mut worker.visit, worker.noter.waiting(), false);
-        push_own(self, &mut worker.tasks, queue);
+        self.between(worker, queue);
     }
 
     fn rest(&self) -> Option<Task<V::State>> {

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A large file whose chunks are in the log of a job is written again in a new file, which then replaces it: a run that is killed meanwhile leaves the old
-//! one, of which the log says which chunks are on storage.
+//! one, of which the log says which chunks are on storage. So is a file with its final name in a directory that is not visible yet: its slice may be done.
 //!
 //! It does not sync file systems: see `publish.rs`.
 
@@ -80,7 +80,7 @@ impl Committer<'_> {
                 continue;
             }
             let to = Place { mirror, directory: Arc::clone(target), name: &name, slice: None };
-            match self.file_again(&at, &to, None) {
+            match self.named_file_again(&at, &to) {
                 Ok(false) => {}
                 Ok(true) => lost.push(name),
                 Err(error) => {
@@ -99,6 +99,17 @@ impl Committer<'_> {
             && source
                 .descriptor(&mut self.maker.scratch.held, self.maker.target.features)
                 .is_ok_and(|source| sys::stat_at(&source, name, false) == Err(Errno::NOENT))
+    }
+
+    /// Rewrites a file that has its final name. With a log the old one stays until the new one is whole: the log may say that it is done. Returns whether the
+    /// name is another file than before.
+    fn named_file_again(&mut self, at: &Location, to: &Place<'_>) -> Result<bool, FileError> {
+        let is_logged = self.commit.noting.is_some();
+        let found = is_logged.then(|| sys::stat_at(&to.directory, to.name, false).ok()).flatten();
+        match found.is_some_and(|found| found.kind() == Kind::File && found.nlink == 1) {
+            true => self.file_beside(at, to, None).map(|()| true),
+            false => self.file_again(at, to, None),
+        }
     }
 
     /// Rewrites one name. Entries other than regular files have no bytes of their own and are synced with their directory. Returns
@@ -249,13 +260,55 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::MetadataExt;
 
+    use atta_ledger::Key;
     use atta_testkit::scratch::Scratch;
 
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
     use crate::copy::options::Options;
-    use crate::copy::{Copy, Seat};
+    use crate::copy::{Copy, CopyLog, Results, Seat};
+    use crate::tree::journal::Journal;
     use crate::tree::operation::Handler as _;
+
+    /// A log without a place.
+    struct NoPlace;
+
+    impl CopyLog for NoPlace {
+        fn write(&self) {}
+
+        fn is_kept(&self) -> bool {
+            true
+        }
+    }
+
+    /// With a log, a run that is killed meanwhile must find the old file: its slice may be done.
+    #[test]
+    fn named_file_is_replaced_if_there_is_a_log() {
+        let scratch = Scratch::new("again-named").unwrap();
+        let (source, target) = (scratch.join("source"), scratch.join("target"));
+        fs::write(&source, "the bytes").unwrap();
+        let sources = [source.as_os_str().as_bytes().to_vec()];
+        let (options, target) = (Options::default(), target.as_os_str().as_bytes());
+        let journal = Journal::new(Key::of_job(&[1; 16]), 1, 0);
+        for is_logged in [false, true] {
+            let copy = Copy::prepare(&sources, target, &options, &NothingFails, Seat::alone()).unwrap();
+            let copy = if is_logged { copy.logged(&journal, &NoPlace, Results::default()) } else { copy };
+            let (operation, mut worker) = (&copy.operation, copy.operation.worker(0));
+            let root = operation.target.roots.find(&sources[0]).unwrap();
+            let mut committer = operation.committer(&mut worker);
+            let to = committer.maker.place(&root.parent, &root.name).unwrap();
+            let path = scratch.join("target");
+            fs::write(&path, "torn one?").unwrap();
+            let time = fs::metadata(&source).unwrap().modified().unwrap();
+            fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+            let before = fs::metadata(&path).unwrap().ino();
+            let is_another = committer.named_file_again(&Location::Root(sources[0].clone()), &to).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "the bytes");
+            let is_replaced = fs::metadata(&path).unwrap().ino() != before;
+            assert_eq!((is_another, is_replaced), (is_logged, is_logged));
+            fs::remove_file(&path).unwrap();
+        }
+    }
 
     /// A run that is killed meanwhile must find the old file: its chunks may be in a log.
     #[test]

@@ -257,7 +257,7 @@ impl Sides {
         };
         // What has changed in the source is reported: its names say nothing of the copy. Without times, only what is not closed is looked at.
         let is_due = is_lost == Ok(false)
-            && is_changed == Some(false)
+            && is_changed != Some(true)
             && stage != Stage::Begun
             && (self.has_times || stage == Stage::Done)
             && !have_one_time(&source, &target);
@@ -319,7 +319,16 @@ pub(crate) struct Ways {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::MetadataExt;
+
+    use atta_testkit::scratch::Scratch;
+
     use super::*;
+    use crate::copy::nothing_fails::NothingFails;
+    use crate::copy::options::Options;
+    use crate::copy::{Copy, Seat};
 
     #[test]
     fn too_many_lost_directories_are_not_named() {
@@ -342,6 +351,34 @@ mod tests {
         assert_eq!(others.all_lost(), Some(Gone::Some([place(1), place(2)].into())));
         (0..=LOST_MOST as u32).for_each(|number| others.add(lost(number)));
         assert_eq!(others.all_lost(), Some(Gone::Many));
+    }
+
+    /// Also if the last that the log says of a directory comes from a slice that was done again, which has seen nothing of the source.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a directory of the test's own")]
+    fn names_that_somebody_removed_are_missed() {
+        let scratch = Scratch::new("finished").unwrap();
+        for (tree, files) in [("source", &["kept", "removed"][..]), ("target", &["kept"])] {
+            let directory = scratch.join(tree).join("d");
+            fs::create_dir_all(&directory).unwrap();
+            files.iter().for_each(|name| fs::write(directory.join(name), "").unwrap());
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000 * files.len() as u64);
+            fs::File::open(&directory).unwrap().set_modified(time).unwrap();
+        }
+        let [source, target] = ["source/d", "target/d"].map(|path| fs::metadata(scratch.join(path)).unwrap());
+        let options = Options { no_target_directory: true, ..Options::default() };
+        let [from, to] = ["source", "target"].map(|path| scratch.join(path).as_os_str().as_bytes().to_vec());
+        let sources = [from];
+        let copy = Copy::prepare(&sources, &to, &options, &NothingFails, Seat::alone()).unwrap();
+        for (source_inode, changed) in
+            [(source.ino(), (source.ctime(), source.ctime_nsec() as u32)), (0, (0, 0))]
+        {
+            let mut finished = copy.finished();
+            let seen = Seen { source_inode, target_inode: target.ino(), changed };
+            finished.add(At { root: 0, path: b"d" }, seen, Stage::Done);
+            let found = finished.end();
+            assert!(matches!(&found.lost, Some(Gone::Some(lost)) if lost.len() == 1), "{seen:?}: {found:?}");
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::tree::journal::Journal;
 use crate::tree::listing::facts::Fact;
 use crate::tree::listing::link;
 use crate::tree::listing::names::{Name, Names};
+use crate::tree::listing::read::OWN_NAMES_LEAST;
 use crate::tree::mark;
 use crate::tree::operation::{Cx, DirectoryOf, Handler, Here, HereOf, Stage};
 use crate::tree::profile::Phase;
@@ -69,7 +70,12 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             self.show_block((slice, &descriptor), &block[..count], &mut facts[..count]);
             if V::IS_SLOW && self.queue.is_wanted() && !rest.is_empty() {
                 // An idle thread takes the remaining names.
-                self.push(Task::Look { slice: slice.batch(), names: rest.into_names() });
+                let mut names = rest.into_names();
+                let most = if job.leaves_by_few() { OWN_NAMES_LEAST } else { usize::MAX };
+                let others: Vec<_> = names.cut(most).collect();
+                for names in others.into_iter().chain([names]) {
+                    self.push(Task::Look { slice: slice.batch(), names });
+                }
                 break;
             }
         }
@@ -183,10 +189,9 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
     ) {
         let (job, directory) = (self.job, slice.directory());
         // The log has the names of a slice with a number: none can leave it.
-        let journal = job.journal.filter(|_| slice.number().is_none() && job.visit.reads_files());
-        let journal = journal
-            .filter(|journal| facts.iter().map(Fact::bytes).sum::<u64>() >= journal.bytes_of_own_slices());
-        let Some(journal) = journal else {
+        let journal = job.journal_of_files().filter(|_| slice.number().is_none());
+        let bytes = facts.iter().map(Fact::bytes).fold(0, u64::saturating_add);
+        let Some(journal) = journal.filter(|journal| bytes >= journal.bytes_of_own_slices()) else {
             return self.show(Here { directory, descriptor, slice: Some(slice) }, block, facts);
         };
         // What this thread has gathered is of the names before.
@@ -205,8 +210,11 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             let slice = CurrentSlice::new(directory, Extent::Later).with_number(Some(number));
             self.show(Here { directory, descriptor, slice: Some(&slice) }, own, known);
             job.end_names(self.worker, &slice, self.queue);
+            // The task may take long.
+            job.between(self.worker, self.queue);
             (names, facts) = (others, unknown);
         }
+        self.worker.path.set(directory);
     }
 
     /// Passes a block to the caller's function and adds tasks to enter its directories.

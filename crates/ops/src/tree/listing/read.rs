@@ -27,7 +27,7 @@ const BATCH_NAMES_MAX: usize = 4096;
 /// At least this many names are read into a slice, if there are that many.
 const SLICE_NAMES_LEAST: usize = 4096;
 /// Names in a slice of a large directory that one task has, at least: it has some 40 bytes in the log besides its names.
-const OWN_NAMES_LEAST: usize = 128;
+pub(super) const OWN_NAMES_LEAST: usize = 128;
 /// Names in a batch, at least, when threads are idle and `statx` is quick.
 const BATCH_NAMES_WANTED: usize = 64;
 
@@ -80,11 +80,15 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             names.clear();
             more = self.fill(here, &mut names);
             // All names of a small directory are one slice, of which a log needs no names. The last reading finds the end and no names, so it would be a slice of none.
-            while more && names.len() < SLICE_NAMES_LEAST {
+            while more && names.len() < SLICE_NAMES_LEAST && !self.queue.is_stopping() {
+                job.throttle(1);
                 more = self.fill(here, &mut names);
             }
             self.worker.watch.book(Phase::Readdir, &job.counters[self.worker.index]);
-            let batch = self.batch_names(names.len());
+            let mut batch = self.batch_names(names.len());
+            if job.leaves_by_few() {
+                batch = batch.min(OWN_NAMES_LEAST);
+            }
             let parts = if names.len() > 2 * batch { names.len().div_ceil(batch) } else { 1 };
             let extent = extent_of(std::mem::take(&mut is_start), more);
             reading.excluded += std::mem::take(&mut self.worker.excluded);
