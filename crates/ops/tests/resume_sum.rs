@@ -73,7 +73,7 @@ fn play(tree: &Path, threads: usize, stops: &[u64]) -> Played {
         let bytes = logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
         let mut earlier_logs = JobLogs::find(&key, bytes).unwrap();
         let (mut journal, mut earlier) =
-            (Journal::new(key, run, 0).with_bytes_of_own_slices(1 << 14), Sums::default());
+            (Journal::new(key, run, 0).with_bytes_of_own_slices(OWN_SLICES), Sums::default());
         let resumed = journal.resume(&mut earlier_logs, 1 << 20, &mut |found| {
             if let FromLog::Results(share) = found {
                 earlier.add(&share);
@@ -104,15 +104,20 @@ fn play(tree: &Path, threads: usize, stops: &[u64]) -> Played {
     unreachable!("the last run does not stop")
 }
 
-/// A directory of few names, and one of more than a slice has; all files have 1 KiB.
+/// Names that were looked up together, with so many bytes, are slices of their own.
+const OWN_SLICES: u64 = 1 << 14;
+
+/// A directory of few names, and one of more than a slice has, whose files have 1 KiB; and one of which most names looked up together have too few bytes.
 fn tree() -> Scratch {
     let scratch = Scratch::new("resume-sum").unwrap();
     std::fs::create_dir(scratch.join("tree")).unwrap();
-    for (name, files) in [("few", 300), ("many", 5_000)] {
+    for (name, files, bytes) in [("few", 300, 1000), ("many", 5_000, 1000), ("mixed", 2_000, 20)] {
         let directory = scratch.join("tree").join(name);
         trees::flat(&directory, files).unwrap();
         for (number, entry) in std::fs::read_dir(&directory).unwrap().enumerate() {
-            std::fs::write(entry.unwrap().path(), mix(number as u64).to_string().repeat(50)).unwrap();
+            let bytes = if name == "mixed" && number % 100 == 0 { OWN_SLICES as usize } else { bytes };
+            std::fs::write(entry.unwrap().path(), mix(number as u64).to_string().repeat(bytes / 20 + 1))
+                .unwrap();
         }
     }
     scratch
@@ -136,7 +141,7 @@ fn stopped_sums_go_on_to_the_same_sum() {
     let (scratch, mut runs) = (tree(), 0);
     let plain = play(&scratch.join("tree"), 2, &[]);
     for seed in 1..=12 {
-        let stops: Vec<u64> = (0..4).map(|run| 1 + mix(seed << 8 | run) % 3_000).collect();
+        let stops: Vec<u64> = (0..4).map(|run| 1 + mix(seed << 8 | run) % 5_000).collect();
         let played = play(&scratch.join("tree"), 1 + (seed % 3) as usize, &stops);
         assert_eq!(played.whole, plain.whole, "seed {seed}: {:?}", played.read);
         runs += played.read.len();
