@@ -1,7 +1,7 @@
 //! Sums that are stopped and go on from their logs, in directories whose files take long: what was read of such a directory is not read again.
 //! The logs are in memory here.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, clippy::disallowed_methods, reason = "helpers of tests")]
 
 mod logs;
 
