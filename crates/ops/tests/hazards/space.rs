@@ -205,7 +205,7 @@ fn links_of_a_lost_file_are_copied_again() {
     }
     rustix::fs::syncfs(fs::File::open(disk.path()).unwrap()).unwrap();
     disk.break_now().unwrap();
-    let options = Options { chunk: Some(1 << 30), ..threads(1) };
+    let options = Options { chunk: Some(1 << 30), verify: true, digest: true, ..threads(1) };
     let (outcome, failures) =
         try_copy(&roots.each_ref().map(PathBuf::as_path), &disk.path(), &options).unwrap();
     assert_eq!(failures, []);
@@ -216,6 +216,9 @@ fn links_of_a_lost_file_are_copied_again() {
         assert!(fs::read(&copy).unwrap() == content, "{}", copy.display());
     }
     assert!(outcome.totals.mended >= 8, "{} written again", outcome.totals.mended);
+    // They are other files by then, and read back as such.
+    assert!(outcome.totals.verified_bytes >= (600 << 20) + content.len() as u64, "{:?}", outcome.totals);
+    assert_eq!(outcome.totals.not_verified, 0);
 }
 
 /// Row 16 of docs/hazards.md.

@@ -37,31 +37,33 @@ use crate::metadata::give::{self, SourceAttributes};
 use atta_sys::at;
 use atta_sys::{self as sys, Features, retry};
 
+/// Names in a directory that are other files than before, each with its inode. None: the file is lost, which was reported.
+pub(crate) type Rewritten = Vec<(CString, Option<u64>)>;
+
 impl Committer<'_> {
-    /// Makes data durable although a sync of it failed. Returns the names that must not be read back: they are lost and reported, or are
-    /// other files than before.
+    /// Makes data durable although a sync of it failed.
     ///
     /// # Errors
     /// All of the data is lost.
-    pub(crate) fn write_again(&mut self, ready: &Ready) -> Result<Vec<CString>, FileError> {
+    pub(crate) fn write_again(&mut self, ready: &Ready) -> Result<Rewritten, FileError> {
         let target = ready.mirror.target.descriptor(&mut self.maker.scratch.held, self.maker.target.features);
         let target = target.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
-        let lost = match (&ready.names, &ready.origin) {
+        let rewritten = match (&ready.names, &ready.origin) {
             (Some((temporary, name)), origin) => {
                 let (mirror, directory) = (&ready.mirror, Arc::clone(&target));
                 let to = Place { mirror, directory, name: temporary, slice: None };
-                let is_another = match ready.has_noted_chunks {
-                    true => self.file_beside(origin, &to, None).map(|()| true)?,
+                let inode = match ready.has_noted_chunks {
+                    true => Some(self.file_beside(origin, &to, None)?),
                     false => self.file_again(origin, &to, None)?,
                 };
-                is_another.then(|| name.clone()).into_iter().collect()
+                inode.map(|inode| (name.clone(), Some(inode))).into_iter().collect()
             }
             (None, Location::Itself(source)) => self.directory_again(source, &ready.mirror, &target)?,
             // Nothing was written into it.
             (None, _) => Vec::new(),
         };
         retry(|| rustix::fs::fsync(&target)).map_err(|errno| FileError::new(Step::Sync, errno))?;
-        Ok(lost)
+        Ok(rewritten)
     }
 
     /// Rewrites each file with its final name in a directory that this job has made.
@@ -70,8 +72,8 @@ impl Committer<'_> {
         source: &Arc<SourceDirectory>,
         mirror: &Arc<Mirror>,
         target: &Arc<OwnedFd>,
-    ) -> Result<Vec<CString>, FileError> {
-        let mut lost = Vec::new();
+    ) -> Result<Rewritten, FileError> {
+        let mut rewritten = Rewritten::new();
         let names = sys::names_of(target, usize::MAX);
         let names = names.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
         for name in names {
@@ -81,16 +83,16 @@ impl Committer<'_> {
             }
             let to = Place { mirror, directory: Arc::clone(target), name: &name, slice: None };
             match self.named_file_again(&at, &to) {
-                Ok(false) => {}
-                Ok(true) => lost.push(name),
+                Ok(None) => {}
+                Ok(inode) => rewritten.push((name, inode)),
                 Err(error) => {
                     let _ = rustix::fs::unlinkat(target, &name, AtFlags::empty());
                     self.maker.fail(&at, error);
-                    lost.push(name);
+                    rewritten.push((name, None));
                 }
             }
         }
-        Ok(lost)
+        Ok(rewritten)
     }
 
     /// Whether a name belongs to an entry in a batch of its own, and is not a name of the source.
@@ -101,30 +103,30 @@ impl Committer<'_> {
                 .is_ok_and(|source| sys::stat_at(&source, name, false) == Err(Errno::NOENT))
     }
 
-    /// Rewrites a file that has its final name. With a log the old one stays until the new one is whole: the log may say that it is done. Returns whether the
-    /// name is another file than before.
-    fn named_file_again(&mut self, at: &Location, to: &Place<'_>) -> Result<bool, FileError> {
+    /// Rewrites a file that has its final name. With a log the old one stays until the new one is whole: the log may say that it is done. Returns the inode of
+    /// the file if it is another one than before.
+    fn named_file_again(&mut self, at: &Location, to: &Place<'_>) -> Result<Option<u64>, FileError> {
         let is_logged = self.commit.noting.is_some();
         let found = is_logged.then(|| sys::stat_at(&to.directory, to.name, false).ok()).flatten();
         match found.is_some_and(|found| found.kind() == Kind::File && found.nlink == 1) {
-            true => self.file_beside(at, to, None).map(|()| true),
+            true => self.file_beside(at, to, None).map(Some),
             false => self.file_again(at, to, None),
         }
     }
 
     /// Rewrites one name. Entries other than regular files have no bytes of their own and are synced with their directory. Returns
-    /// whether the name is another file than before. `version`: the version of its source, if known.
+    /// the inode of the file if it is another one than before. `version`: the version of its source, if known.
     pub(crate) fn file_again(
         &mut self,
         at: &Location,
         to: &Place<'_>,
         version: Option<&Version>,
-    ) -> Result<bool, FileError> {
+    ) -> Result<Option<u64>, FileError> {
         let (target, name) = (&*to.directory, to.name);
         let found = sys::stat_at(target, name, false);
         let found = found.map_err(|errno| FileError::new(Step::LookAtCopy, errno))?;
         if found.kind() != Kind::File {
-            return Ok(false);
+            return Ok(None);
         }
         let (source, before) = self.unchanged_source(at, &found, version)?;
         // Another name of the file may be visible already.
@@ -134,23 +136,24 @@ impl Committer<'_> {
             false => empty(target, name, &found, self.maker.target.features)?,
         };
         self.write_and_sync((&source, &before), &file)?;
-        Ok(is_another)
+        if is_another { inode_of(&file).map(Some) } else { Ok(None) }
     }
 
-    /// Rewrites one file as a new one, which then gets its name.
+    /// Rewrites one file as a new one, which then gets its name. Returns its inode.
     pub(crate) fn file_beside(
         &mut self,
         at: &Location,
         to: &Place<'_>,
         version: Option<&Version>,
-    ) -> Result<(), FileError> {
+    ) -> Result<u64, FileError> {
         let found = sys::stat_at(&to.directory, to.name, false);
         let found = found.map_err(|errno| FileError::new(Step::LookAtCopy, errno))?;
         let (source, before) = self.unchanged_source(at, &found, version)?;
         let (file, beside) = self.maker.create_temporary(to, None)?;
         let written = self.write_and_sync((&source, &before), &file).and_then(|()| {
+            let inode = inode_of(&file)?;
             let renamed = retry(|| rustix::fs::renameat(&to.directory, &beside, &to.directory, to.name));
-            renamed.map_err(|errno| FileError::new(Step::Rename, errno))
+            renamed.map(|()| inode).map_err(|errno| FileError::new(Step::Rename, errno))
         });
         written.inspect_err(|_| {
             let _ = rustix::fs::unlinkat(&to.directory, &beside, AtFlags::empty());
@@ -222,6 +225,11 @@ impl Committer<'_> {
         };
         source.kind() == Kind::File && is_the_same && source.ctime <= self.commit.began
     }
+}
+
+fn inode_of(file: &OwnedFd) -> Result<u64, FileError> {
+    let found = sys::stat_descriptor(file).map_err(|errno| FileError::new(Step::LookAtCopy, errno))?;
+    Ok(found.inode)
 }
 
 /// Opens a copy and truncates it to rewrite it, whatever its mode.
@@ -302,10 +310,10 @@ mod tests {
             let time = fs::metadata(&source).unwrap().modified().unwrap();
             fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
             let before = fs::metadata(&path).unwrap().ino();
-            let is_another = committer.named_file_again(&Location::Root(sources[0].clone()), &to).unwrap();
+            let another = committer.named_file_again(&Location::Root(sources[0].clone()), &to).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), "the bytes");
-            let is_replaced = fs::metadata(&path).unwrap().ino() != before;
-            assert_eq!((is_another, is_replaced), (is_logged, is_logged));
+            let inode = fs::metadata(&path).unwrap().ino();
+            assert_eq!((another, inode != before), (is_logged.then_some(inode), is_logged));
             fs::remove_file(&path).unwrap();
         }
     }

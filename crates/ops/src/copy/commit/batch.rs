@@ -1,9 +1,10 @@
 //! Complete entries that wait until they are durable and get their final names together. No I/O.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::copy::commit::again::Rewritten;
 use crate::copy::commit::checks::Check;
 use crate::copy::results::Results;
 use crate::copy::target::mirror::{Location, Mirror, Part};
@@ -36,35 +37,41 @@ pub(crate) struct Ready {
     pub(crate) results: Option<Box<Results>>,
 }
 
-/// Directories and names that are not to be read back any more.
+/// Directories and names that are not to be read back any more, and names that are other files by now.
 #[derive(Debug, Default)]
 pub(crate) struct Lost {
-    pub(crate) directories: HashSet<*const Mirror>,
-    pub(crate) names: HashSet<(*const Mirror, CString)>,
+    directories: HashSet<*const Mirror>,
+    /// The inode of the file that has the name now. None: the file is lost.
+    names: HashMap<(*const Mirror, CString), Option<u64>>,
 }
 
 impl Lost {
     pub(crate) fn add(&mut self, ready: &Ready) {
         match &ready.names {
-            Some((_, name)) => self.add_names(&ready.mirror, vec![name.clone()]),
+            Some((_, name)) => self.add_names(&ready.mirror, vec![(name.clone(), None)]),
             None => drop(self.directories.insert(Arc::as_ptr(&ready.mirror))),
         }
     }
 
-    pub(crate) fn add_names(&mut self, mirror: &Arc<Mirror>, names: Vec<CString>) {
-        self.names.extend(names.into_iter().map(|name| (Arc::as_ptr(mirror), name)));
+    pub(crate) fn add_names(&mut self, mirror: &Arc<Mirror>, names: Rewritten) {
+        self.names.extend(names.into_iter().map(|(name, inode)| ((Arc::as_ptr(mirror), name), inode)));
     }
 
-    /// Removes and returns the checks of lost directories and names.
+    /// Removes and returns the checks of lost directories and names. Those of names that are other files by now become checks of these.
     pub(crate) fn take_from(&self, checks: &mut Vec<Check>) -> Vec<Check> {
         if self.directories.is_empty() && self.names.is_empty() {
             return Vec::new();
         }
-        let is_lost = |check: &Check| {
+        let is_lost = |check: &mut Check| {
             let mirror = Arc::as_ptr(&check.mirror);
-            self.directories.contains(&mirror) || self.names.contains(&(mirror, check.name.clone()))
+            match self.names.get(&(mirror, check.name.clone())) {
+                Some(Some(inode)) => check.version.inode = *inode,
+                Some(None) => return true,
+                None => {}
+            }
+            self.directories.contains(&mirror)
         };
-        checks.extract_if(.., |check| is_lost(check)).collect()
+        checks.extract_if(.., is_lost).collect()
     }
 }
 

@@ -80,21 +80,23 @@ impl Committer<'_> {
     }
 
     /// Counts a durable file and renames it to its final name. A file whose sync failed is written again, or removed and reported.
-    fn finish_file(&mut self, pending: &PendingFile, checks: Vec<Check>, outcome: Result<(), FileError>) {
-        let (outcome, is_another) = match outcome {
-            Err(error) if error.is_worth_another_copy() => {
-                (self.write_file_again(pending), pending.has_noted_chunks)
-            }
-            outcome => (outcome, false),
+    fn finish_file(&mut self, pending: &PendingFile, mut checks: Vec<Check>, outcome: Result<(), FileError>) {
+        let outcome = match outcome {
+            Err(error) if error.is_worth_another_copy() => self.write_file_again(pending),
+            outcome => outcome.map(|()| None),
         };
         let PendingFile { at, mirror, name, temporary, bytes, elapsed, identity, .. } = pending;
-        if let Err(error) = outcome {
-            if let Ok(to) = self.maker.place(mirror, name) {
-                remove(&to, &Made { temporary: temporary.clone(), ..Made::default() });
+        let another = match outcome {
+            Ok(another) => another,
+            Err(error) => {
+                if let Ok(to) = self.maker.place(mirror, name) {
+                    remove(&to, &Made { temporary: temporary.clone(), ..Made::default() });
+                }
+                self.maker.fail(at, error);
+                return self.forget_checks(checks);
             }
-            self.maker.fail(at, error);
-            return self.forget_checks(checks);
-        }
+        };
+        checks.iter_mut().for_each(|check| check.version.inode = another.unwrap_or(check.version.inode));
         self.maker.target.failures.space.find();
         self.count_file(at, *bytes, *elapsed);
         let is_named = match temporary.clone() {
@@ -109,18 +111,18 @@ impl Committer<'_> {
                 self.publish_now(&ready)
             }
         };
-        // What is another file now cannot be compared with the chunks of the first.
-        if is_named && !is_another { self.commit.checks.add(checks) } else { self.forget_checks(checks) }
+        if is_named { self.commit.checks.add(checks) } else { self.forget_checks(checks) }
     }
 
-    /// Rewrites a file whose sync failed: a second sync would report success although data is lost.
-    fn write_file_again(&mut self, pending: &PendingFile) -> Result<(), FileError> {
+    /// Rewrites a file whose sync failed: a second sync would report success although data is lost. Returns the inode of the file if it is another one
+    /// than before.
+    fn write_file_again(&mut self, pending: &PendingFile) -> Result<Option<u64>, FileError> {
         let directory = self.maker.place(&pending.mirror, &pending.name)?.directory;
         let name = pending.temporary.as_deref().unwrap_or(&pending.name);
         let to = Place { mirror: &pending.mirror, directory, name, slice: None };
         match pending.has_noted_chunks {
-            true => self.file_beside(&pending.at, &to, Some(&pending.version)),
-            false => self.file_again(&pending.at, &to, Some(&pending.version)).map(drop),
+            true => self.file_beside(&pending.at, &to, Some(&pending.version)).map(Some),
+            false => self.file_again(&pending.at, &to, Some(&pending.version)),
         }
     }
 }
