@@ -378,8 +378,13 @@ pub(crate) fn signature(ran: &Ran) -> String {
     at(&json, "signature").as_str().expect("a signature").to_owned()
 }
 
-/// Temporary names in a directory and below it. A copy may be running: names that have vanished are passed by.
+/// Temporary names in a directory, which is there, and below it. A copy may be running: names that have vanished are passed by.
 pub(crate) fn temporary(directory: &Path) -> Vec<PathBuf> {
+    assert!(directory.is_dir(), "{}", directory.display());
+    temporary_below(directory)
+}
+
+fn temporary_below(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let Some(entries) = there(std::fs::read_dir(directory)) else { return found };
     for entry in entries {
@@ -387,7 +392,7 @@ pub(crate) fn temporary(directory: &Path) -> Vec<PathBuf> {
         let path = entry.path();
         let Some(metadata) = there(path.symlink_metadata()) else { continue };
         if metadata.is_dir() {
-            found.extend(temporary(&path));
+            found.extend(temporary_below(&path));
         }
         if entry.file_name().as_encoded_bytes().starts_with(b".atta.") {
             found.push(path);

@@ -172,87 +172,86 @@ mod tests {
     use super::*;
     use crate::copy::nothing_fails::NothingFails;
     use crate::copy::options::{Fsync, Options};
-    use crate::copy::{Copy, Seat};
+    use crate::copy::thread::Worker;
+    use crate::copy::{Copy, CopyOperation, Seat};
     use crate::tree::operation::Handler;
     use crate::tree::slice::{CurrentSlice, Slice};
 
+    /// The second run of a job: its copy, a thread of it, and where the copy goes.
+    fn second_run(fsync: Fsync, act: impl FnOnce(&CopyOperation<'_>, &mut Worker, &Arc<Mirror>, &Scratch)) {
+        let scratch = Scratch::new("redone").unwrap();
+        let [source, target] = ["source", "target"].map(|name| scratch.join(name));
+        [&source, &target].into_iter().for_each(|path| fs::create_dir(path).unwrap());
+        let sources = [source.as_os_str().as_bytes().to_vec()];
+        let options = Options { run_of_job: Some(2), fsync, ..Options::default() };
+        let (target, seat) = (target.as_os_str().as_bytes(), Seat { job: 7, ..Seat::alone() });
+        let copy = Copy::prepare(&sources, target, &options, &NothingFails, seat).unwrap();
+        let above = &copy.operation.target.roots.find(&sources[0]).unwrap().parent;
+        act(&copy.operation, &mut copy.operation.worker(0), above, &scratch);
+    }
+
     #[test]
     fn incomplete_files_of_unknown_directories_go() {
-        let scratch = Scratch::new("redone").unwrap();
-        let (source, target) = (scratch.join("source"), scratch.join("target"));
-        fs::create_dir(&source).unwrap();
-        fs::create_dir(&target).unwrap();
-        let sources = [source.as_os_str().as_bytes().to_vec()];
-        let options = Options { run_of_job: Some(2), ..Options::default() };
-        let seat = Seat { job: 7, ..Seat::alone() };
-        let copy =
-            Copy::prepare(&sources, target.as_os_str().as_bytes(), &options, &NothingFails, seat).unwrap();
-        let operation = &copy.operation;
-        let mut worker = operation.worker(0);
-        let above = &operation.target.roots.find(&sources[0]).unwrap().parent;
-        let of_run = |run| {
-            let name = Namer::new(7).with_run(run).of_file(0);
-            String::from_utf8(name.into_bytes()).unwrap()
-        };
-        let (earlier, now) = (of_run(1), of_run(2));
-        for (is_hidden, is_redone, stays) in [
-            (true, false, vec![now.clone()]),
-            (false, false, vec![now.clone(), "whole".into()]),
-            (true, true, vec![earlier.clone(), now.clone(), "whole".into()]),
-        ] {
-            let mirror = above.below(c"d");
-            let alias = mirror.target.alias().unwrap().to_owned();
-            let path = target.join(if is_hidden { alias.to_str().unwrap() } else { "d" });
-            fs::create_dir(&path).unwrap();
-            for name in [&earlier, &now, "whole"] {
-                fs::write(path.join(name), "x").unwrap();
+        second_run(Fsync::default(), |operation, worker, above, scratch| {
+            let target = scratch.join("target");
+            let of_run = |run| {
+                let name = Namer::new(7).with_run(run).of_file(0);
+                String::from_utf8(name.into_bytes()).unwrap()
+            };
+            let (earlier, now) = (of_run(1), of_run(2));
+            for (is_hidden, is_redone, stays) in [
+                (true, false, vec![now.clone()]),
+                (false, false, vec![now.clone(), "whole".into()]),
+                (true, true, vec![earlier.clone(), now.clone(), "whole".into()]),
+            ] {
+                let mirror = above.below(c"d");
+                let alias = mirror.target.alias().unwrap().to_owned();
+                let path = target.join(if is_hidden { alias.to_str().unwrap() } else { "d" });
+                fs::create_dir(&path).unwrap();
+                for name in [&earlier, &now, "whole"] {
+                    fs::write(path.join(name), "x").unwrap();
+                }
+                if !is_hidden {
+                    mirror.target.end_alias();
+                }
+                if is_redone {
+                    mirror.set_redone();
+                }
+                operation.maker(worker).begin_unknown(&mirror).unwrap();
+                let opened = sys::open_directory_path(path.as_os_str().as_bytes(), false).unwrap();
+                let names = sys::names_of(&opened, 10).unwrap();
+                let names: BTreeSet<_> = names.into_iter().map(|name| name.into_string().unwrap()).collect();
+                assert_eq!(names, stays.into_iter().collect(), "{is_hidden} {is_redone}");
+                names.iter().for_each(|name| fs::remove_file(path.join(name)).unwrap());
+                fs::remove_dir(&path).unwrap();
             }
-            if !is_hidden {
-                mirror.target.end_alias();
-            }
-            if is_redone {
-                mirror.set_redone();
-            }
-            operation.maker(&mut worker).begin_unknown(&mirror).unwrap();
-            let opened = sys::open_directory_path(path.as_os_str().as_bytes(), false).unwrap();
-            let names = sys::names_of(&opened, 10).unwrap();
-            let names: BTreeSet<_> = names.into_iter().map(|name| name.into_string().unwrap()).collect();
-            assert_eq!(names, stays.into_iter().collect(), "{is_hidden} {is_redone}");
-            names.iter().for_each(|name| fs::remove_file(path.join(name)).unwrap());
-            fs::remove_dir(&path).unwrap();
-        }
+        });
     }
+
     /// Its end is noted by another rank, which does not know whether the directory has its name.
     #[test]
     fn slices_that_have_left_name_no_directory() {
-        let scratch = Scratch::new("redone").unwrap();
-        let (source, target) = (scratch.join("source"), scratch.join("target"));
-        fs::create_dir(&source).unwrap();
-        fs::create_dir(&target).unwrap();
-        let sources = [source.as_os_str().as_bytes().to_vec()];
-        let options = Options { run_of_job: Some(2), fsync: Fsync::None, ..Options::default() };
-        let seat = Seat { job: 7, ..Seat::alone() };
-        let copy =
-            Copy::prepare(&sources, target.as_os_str().as_bytes(), &options, &NothingFails, seat).unwrap();
-        let operation = &copy.operation;
-        let mut worker = operation.worker(0);
-        let above = &operation.target.roots.find(&sources[0]).unwrap().parent;
-        let (opened, place) =
-            (fs::File::open(&source).unwrap().into(), sys::Place { device: 1, inode: 1, mount: 1 });
-        let root = Directory::root(c"/from".into(), 0, Arc::new(opened), place);
-        for (name, has_left) in [(c"left", true), (c"stayed", false)] {
-            let mirror = above.below(name);
-            let alias = mirror.target.alias().unwrap().to_owned();
-            fs::create_dir(target.join(alias.to_str().unwrap())).unwrap();
-            let directory = Arc::new(Directory::below(&root, name, None));
-            directory.set_state(mirror);
-            directory.set_again(Key::of_job(&[1; 16]).of_path(0, name.to_bytes()));
-            let slice = Slice::of_numbered(directory, SliceNumber { run: 1, rank: 0, number: 0 }, 0);
-            if has_left {
-                slice.leave();
+        second_run(Fsync::None, |operation, worker, above, scratch| {
+            let target = scratch.join("target");
+            let (opened, place) = (
+                fs::File::open(scratch.join("source")).unwrap().into(),
+                sys::Place { device: 1, inode: 1, mount: 1 },
+            );
+            let root = Directory::root(c"/from".into(), 0, Arc::new(opened), place);
+            for (name, has_left) in [(c"left", true), (c"stayed", false)] {
+                let mirror = above.below(name);
+                let alias = mirror.target.alias().unwrap().to_owned();
+                fs::create_dir(target.join(alias.to_str().unwrap())).unwrap();
+                let directory = Arc::new(Directory::below(&root, name, None));
+                directory.set_state(mirror);
+                directory.set_again(Key::of_job(&[1; 16]).of_path(0, name.to_bytes()));
+                let slice = Slice::of_numbered(directory, SliceNumber { run: 1, rank: 0, number: 0 }, 0);
+                if has_left {
+                    slice.leave();
+                }
+                operation.looked(worker, &CurrentSlice::of_batch(&slice));
+                assert_eq!(target.join(name.to_str().unwrap()).exists(), !has_left, "{name:?}");
             }
-            operation.looked(&mut worker, &CurrentSlice::of_batch(&slice));
-            assert_eq!(target.join(name.to_str().unwrap()).exists(), !has_left, "{name:?}");
-        }
+        });
     }
 }

@@ -113,8 +113,10 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                 own.into_iter().for_each(|task| self.push(task));
             }
             self.worker.names = self.look(&slice, names);
-            // A large directory is read in one task, which may take long.
-            job.visit.keep_noted(&mut self.worker.visit, self.worker.noter.waiting(), false);
+            if more {
+                // A large directory is read in one task, which may take long.
+                job.between(self.worker, self.queue);
+            }
         }
     }
 
