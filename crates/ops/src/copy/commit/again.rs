@@ -15,7 +15,7 @@
 //!
 //! It does not sync file systems: see `publish.rs`.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::sync::Arc;
 
 use atta_entry::{Errno, Kind, Metadata};
@@ -23,7 +23,7 @@ use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
 use crate::copy::commit::Committer;
-use crate::copy::commit::batch::Ready;
+use crate::copy::commit::batch::{Ready, Rewritten};
 use crate::copy::target::existing::is_alike;
 use crate::copy::target::mirror::{Location, Mirror, SourceDirectory};
 use crate::copy::target::place::{OpenFile, Place};
@@ -36,9 +36,6 @@ use crate::jobs::names::PREFIX;
 use crate::metadata::give::{self, SourceAttributes};
 use atta_sys::at;
 use atta_sys::{self as sys, Features, retry};
-
-/// Names in a directory that are other files than before, each with its inode. None: the file is lost, which was reported.
-pub(crate) type Rewritten = Vec<(CString, Option<u64>)>;
 
 impl Committer<'_> {
     /// Makes data durable although a sync of it failed.

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::copy::commit::again::Rewritten;
 use crate::copy::commit::checks::Check;
 use crate::copy::results::Results;
 use crate::copy::target::mirror::{Location, Mirror, Part};
@@ -36,6 +35,9 @@ pub(crate) struct Ready {
     /// The results of that slice, if nothing but this part keeps it open. The batch adds them up: many slices may wait.
     pub(crate) results: Option<Box<Results>>,
 }
+
+/// Names in a directory that are other files than before, each with its inode. None: the file is lost, which was reported.
+pub(crate) type Rewritten = Vec<(CString, Option<u64>)>;
 
 /// Directories and names that are not to be read back any more, and names that are other files by now.
 #[derive(Debug, Default)]
