@@ -329,7 +329,25 @@ fn is_temporary(name: &OsStr) -> bool {
 fn assert_same(source: &Path, places: &[PathBuf]) {
     let expected = facts(source);
     for place in places {
-        assert_same_facts(&expected, &facts(place));
+        let found = facts(place);
+        if names(&found) != names(&expected) {
+            // Which client shows it, for how long, and under which name: a copy of atta and GlusterFS may both be at fault.
+            let seen = || {
+                places
+                    .iter()
+                    .map(|place| (place, missing(&expected, place), names_of_copies(place)))
+                    .collect::<Vec<_>>()
+            };
+            let first = seen();
+            std::thread::sleep(Duration::from_secs(2));
+            panic!(
+                "{}: {:#?} is missing; all clients: {first:#?}; 2 s later: {:#?}",
+                place.display(),
+                difference(&expected, &found),
+                seen()
+            );
+        }
+        assert_same_facts(&expected, &found);
     }
     for place in places {
         run(copy(&["--update"]).arg(source.join(".")).arg(place)).expect_code(0);
@@ -361,13 +379,23 @@ fn assert_verified(source: &Path, target: &Path) {
 
 #[track_caller]
 fn assert_same_facts(expected: &BTreeMap<Vec<u8>, Facts>, found: &BTreeMap<Vec<u8>, Facts>) {
-    let names = |facts: &BTreeMap<Vec<u8>, Facts>| {
-        facts.keys().map(|name| String::from_utf8_lossy(name).into_owned()).collect::<Vec<_>>()
-    };
     assert_eq!(names(found), names(expected));
     for (name, facts) in expected {
         assert_eq!(&found[name], facts, "{}", String::from_utf8_lossy(name));
     }
+}
+
+fn names(facts: &BTreeMap<Vec<u8>, Facts>) -> Vec<String> {
+    facts.keys().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+}
+
+fn missing(expected: &BTreeMap<Vec<u8>, Facts>, place: &Path) -> Vec<String> {
+    difference(expected, &facts(place))
+}
+
+fn difference(expected: &BTreeMap<Vec<u8>, Facts>, found: &BTreeMap<Vec<u8>, Facts>) -> Vec<String> {
+    let found = names(found);
+    names(expected).into_iter().filter(|name| !found.contains(name)).collect()
 }
 
 /// What a copy preserves of an entry, on GlusterFS.
