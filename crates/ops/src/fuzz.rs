@@ -16,20 +16,12 @@ use crate::tree::task::bytes::fuzz as tasks;
 use crate::tree::{Profile, ThreadReport};
 use crate::{copy, sum, verify, walk};
 
-/// Tasks of large files with these keys, and with results of chunks that are numbers or errors.
-pub(crate) type Large<K, E> = LargeTask<K, Result<Option<u64>, E>>;
-
-/// A task of each kind.
-pub(crate) fn large_tasks<K: Clone, E>(key: K, error: E) -> Vec<Large<K, E>> {
+/// A task of each kind, and the end of a chunk with each of these results.
+pub(crate) fn large_tasks<K, R, const N: usize>(key: K, results: [R; N]) -> Vec<LargeTask<K, R>> {
     let ended = |result| LargeTask::Ended { file: 9, chunk: 1 << 20, result };
     let plan = Plan { name: c"a/b".into(), is_again: true, bytes: 1 << 40 };
-    vec![
-        LargeTask::Plan(plan),
-        LargeTask::Chunks(chunks(key)),
-        ended(Ok(Some(7))),
-        ended(Ok(None)),
-        ended(Err(error)),
-    ]
+    let begun = [LargeTask::Plan(plan), LargeTask::Chunks(chunks(key))];
+    begun.into_iter().chain(results.map(ended)).collect()
 }
 
 fn chunks<K>(key: K) -> ChunkRange<K> {
@@ -50,6 +42,7 @@ fn targets() -> Vec<Target> {
     let profile = Profile { entries: 300, ..Profile::default() };
     let so_far = SoFar { profile, own: [1, 2, 300, 4] };
     let thread = ThreadReport { profile, worker: atta_runtime::WorkerReport::default() };
+    let results = [Ok(Some(7_u64)), Ok(None), Err(FileError::Changed)];
     let mut targets = vec![
         fuzz_code!("digest.rs: Signature", Signature, [Signature::default()]),
         fuzz_code!("digest/pieces.rs: PieceValue", PieceValue, [piece]),
@@ -65,8 +58,10 @@ fn targets() -> Vec<Target> {
         fuzz_code!("tree/options.rs: ThreadReport", ThreadReport, [thread]),
         Target::new(
             "large/task.rs: LargeTask",
-            large_tasks(9_u32, FileError::Changed).iter().map(Code::encoded).collect(),
-            |bytes| Large::<u32, FileError>::decode_all(bytes).map(|task| task.encoded()),
+            large_tasks(9_u32, results).iter().map(Code::encoded).collect(),
+            |bytes| {
+                LargeTask::<u32, Result<Option<u64>, FileError>>::decode_all(bytes).map(|task| task.encoded())
+            },
         ),
     ];
     targets.extend(tasks::targets());

@@ -9,6 +9,7 @@
 //!                └──────────────── changed, for the first time ────────┘
 //! ```
 
+pub(crate) mod log;
 mod task;
 
 use std::ffi::CString;
@@ -18,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use atta_entry::Code;
 
 use crate::file::chunks::{Chunks, UnderWay};
+use crate::large::log::LargeLog;
 use crate::tree::directory::{Directory, State};
 use crate::tree::location::Location;
 use crate::tree::operation::{Cx, DirectoryOf, Handler, HereOf, Tasks};
@@ -56,6 +58,8 @@ impl<F, E, S: State> Large<F, E, S> {
 pub(crate) type ChunkResult<C> = Result<<C as Chunked>::Value, <C as Chunked>::Error>;
 /// A task of an operation's large files.
 pub(crate) type TaskOf<C> = LargeTask<<C as Chunked>::Key, ChunkResult<C>>;
+/// What the slices of an operation come to.
+type ResultsOf<C> = <<C as Handler>::State as State>::Results;
 /// A large file of an operation.
 pub(crate) type LargeOf<C> = Large<<C as Chunked>::File, <C as Chunked>::Error, <C as Handler>::State>;
 /// The files that an operation is processing in chunks.
@@ -70,6 +74,8 @@ pub(crate) struct Cuttable<C: Chunked + ?Sized> {
     pub(crate) own: C::File,
     pub(crate) part: Option<Part<C::State>>,
     pub(crate) is_again: bool,
+    /// Chunks that earlier runs of the job have processed, with their values.
+    pub(crate) known: Vec<(u64, C::Value)>,
 }
 
 /// A chunk of a file of this rank, by the numbers of both.
@@ -86,6 +92,8 @@ pub(crate) enum By {
     ThisRank,
     /// Another one.
     Another,
+    /// An earlier run of the job.
+    EarlierRun,
 }
 
 /// What to do about a file whose chunks have all ended.
@@ -99,7 +107,7 @@ pub(crate) enum Completion {
 /// An operation that processes large files in chunks.
 pub(crate) trait Chunked: Handler {
     /// What identifies a file for other ranks, beside its name.
-    type Key: Code + Clone;
+    type Key: Code + Clone + PartialEq;
     /// The result of a chunk.
     type Value: Code;
     /// Why a chunk failed.
@@ -134,9 +142,9 @@ pub(crate) trait Chunked: Handler {
     /// Keeps the value of a chunk.
     fn keep(&self, file: &LargeOf<Self>, chunk: u64, value: Self::Value, by: By);
 
-    /// Chunks that need not be processed, with their values.
-    fn known(&self, _file: &LargeOf<Self>) -> Vec<(u64, Self::Value)> {
-        Vec::new()
+    /// The log of the job, if chunks are noted there as soon as they are processed.
+    fn log(&self) -> Option<&LargeLog<'_, ResultsOf<Self>>> {
+        None
     }
 
     /// Counts bytes of chunks that have ended, successfully or not.
@@ -147,7 +155,7 @@ pub(crate) trait Chunked: Handler {
 
     /// Adds a file; returns its chunks.
     fn insert(&self, file: Cuttable<Self>) -> ChunkRange<Self::Key> {
-        let Cuttable { at, size, chunk, own, part, is_again } = file;
+        let Cuttable { at, size, chunk, own, part, is_again, known: _ } = file;
         let (name, key, chunks) = (name_of(&at), Self::key(&own), Chunks::new(size, chunk));
         let count = chunks.count();
         let file = self.large().insert(Large { at, chunks, own, is_again, part: Mutex::new(part) });
@@ -155,17 +163,21 @@ pub(crate) trait Chunked: Handler {
     }
 
     /// Adds a file and leaves its chunks to all threads.
-    fn cut(&self, file: Cuttable<Self>, cx: &mut Cx<'_, Self>) {
+    fn cut(&self, mut file: Cuttable<Self>, cx: &mut Cx<'_, Self>) {
         let directory = directory_of(&file.at).cloned();
+        let mut known = std::mem::take(&mut file.known);
+        if let Some(log) = self.log().filter(|_| known.is_empty()) {
+            log.note_plan(&file.at, &(Self::key(&file.own), file.chunk));
+        }
         let all = self.insert(file);
-        let mut known = self.large().find(all.file).map(|large| self.known(&large)).unwrap_or_default();
+        known.retain(|(chunk, _)| *chunk < all.count);
         known.sort_unstable_by_key(|(chunk, _)| *chunk);
         let left = all.without(known.iter().map(|(chunk, _)| *chunk));
         for chunks in left {
             push::<Self>(directory.as_ref(), &TaskOf::<Self>::Chunks(chunks), cx.tasks);
         }
         for (chunk, value) in known {
-            self.end_chunk(cx, ChunkId { file: all.file, chunk }, Ok(value), By::ThisRank);
+            self.end_chunk(cx, ChunkId { file: all.file, chunk }, Ok(value), By::EarlierRun);
         }
     }
 
@@ -240,7 +252,14 @@ pub(crate) trait Chunked: Handler {
         let ChunkId { file, chunk } = ended;
         let Some(large) = self.large().find(file) else { return };
         self.count_ended(large.chunks.bytes_of(chunk));
-        let result = result.map(|value| self.keep(&large, chunk, value, by));
+        let result = result.map(|value| {
+            if let Some(log) = self.log().filter(|_| by != By::EarlierRun) {
+                // Before others know the value: what they leave out because of it is noted later.
+                let plan = (Self::key(&large.own), large.chunks.chunk());
+                log.note_chunk(&large.at, &plan, (chunk, &value));
+            }
+            self.keep(&large, chunk, value, by);
+        });
         if !large.chunks.end(result) {
             return;
         }
@@ -307,10 +326,25 @@ mod tests {
     use super::*;
     use atta_entry::Errno;
     use atta_entry::{Entry, Failure};
+    use atta_ledger::Key;
+    use atta_runtime::Facts as _;
     use atta_sys::Place;
 
+    use crate::tree::journal::Journal;
+
     /// Rank 1, which processes chunks of nothing.
-    struct Fake(LargeFiles<Self>);
+    struct Fake {
+        files: LargeFiles<Self>,
+        log: Option<LargeLog<'static, ()>>,
+        /// What was in the log when a chunk was kept.
+        noted: Mutex<Vec<Vec<Vec<u8>>>>,
+    }
+
+    impl Fake {
+        fn new(log: Option<LargeLog<'static, ()>>) -> Self {
+            Self { files: UnderWay::new(1), log, noted: Mutex::default() }
+        }
+    }
 
     impl Handler for Fake {
         type Worker = ();
@@ -334,7 +368,11 @@ mod tests {
         type File = ();
 
         fn large(&self) -> &LargeFiles<Self> {
-            &self.0
+            &self.files
+        }
+
+        fn log(&self) -> Option<&LargeLog<'_, ()>> {
+            self.log.as_ref()
         }
 
         fn rank(&self) -> u32 {
@@ -353,7 +391,9 @@ mod tests {
             cx.opened().map(|_| ())
         }
 
-        fn keep(&self, _: &LargeOf<Self>, _chunk: u64, (): (), _: By) {}
+        fn keep(&self, _: &LargeOf<Self>, _chunk: u64, (): (), _: By) {
+            self.noted.lock().unwrap().extend(self.log.as_ref().map(|log| log.journal.take()));
+        }
 
         fn complete(&self, (): &mut (), _: &LargeOf<Self>, _is_first: bool) -> Completion {
             Completion::Complete
@@ -366,7 +406,7 @@ mod tests {
 
     #[test]
     fn chunks_of_a_lost_directory_end_with_its_error() {
-        let (fake, mut tasks) = (Fake(UnderWay::new(1)), Tasks::default());
+        let (fake, mut tasks) = (Fake::new(None), Tasks::default());
         fake.run_chunks(&mut Cx::new(&mut (), &mut tasks, Err(Errno::STALE)), chunks_of(0, 7));
         let ended: Vec<_> = tasks
             .pushed
@@ -378,12 +418,35 @@ mod tests {
     }
 
     #[test]
+    fn chunk_is_in_the_log_before_it_is_kept() {
+        let journal = Box::leak(Box::new(Journal::new(Key::of_job(&[1; 16]), 1, 1)));
+        let fake = Fake::new(Some(LargeLog { journal, roots: vec![b"f".to_vec()] }));
+        let (mut tasks, at) = (Tasks::default(), Location::Root(b"f".to_vec()));
+        let known = vec![(0, ())];
+        let file = Cuttable { at, size: 12, chunk: 4, own: (), part: None, is_again: false, known };
+        let mut worker = ();
+        let mut cx = Cx::new(&mut worker, &mut tasks, Ok(None));
+        fake.cut(file, &mut cx);
+        fake.end_chunk(&mut cx, ChunkId { file: 0, chunk: 1 }, Ok(()), By::Another);
+        let noted: Vec<_> = fake.noted.into_inner().unwrap().iter().map(Vec::len).collect();
+        assert_eq!(noted, [0, 1], "a chunk of an earlier run is not noted again");
+    }
+
+    #[test]
     fn chunks_of_an_open_file_keep_its_directory() {
-        let (fake, mut tasks) = (Fake(UnderWay::new(1)), Tasks::default());
+        let (fake, mut tasks) = (Fake::new(None), Tasks::default());
         let opened = Arc::new(std::fs::File::open("/").unwrap().into());
         let root = Directory::root(c"r".into(), 0, opened, Place { device: 1, inode: 1, mount: 1 });
         let at = Location::In(Arc::clone(&root), c"f".into());
-        let all = fake.insert(Cuttable { at, size: 12, chunk: 4, own: (), part: None, is_again: false });
+        let all = fake.insert(Cuttable {
+            at,
+            size: 12,
+            chunk: 4,
+            own: (),
+            part: None,
+            is_again: false,
+            known: vec![],
+        });
         fake.run_chunks(&mut Cx::new(&mut (), &mut tasks, Err(Errno::STALE)), all);
         assert!(!tasks.pushed.is_empty());
         assert!(

@@ -54,6 +54,7 @@ use atta_runtime::{Exchanged, RankError, Results as _, Session};
 pub use totals::{Sums, Totals};
 
 use crate::digest::{Element, Hash, Signature};
+use crate::large::log::LargeLog;
 use crate::tree::directory::SliceResults;
 use crate::tree::{self, Journal, Start, Waiting};
 use handler::{Summing, WorkerOf};
@@ -217,7 +218,8 @@ pub fn run_logged<'a, W: Watch>(
     roots: Vec<Vec<u8>>,
     mut observe: impl FnMut(&Progress),
 ) -> Result<Outcome<W::Worker>, RankError> {
-    let summing = Summing::new(options, watch, session.seat());
+    let log = LargeLog { journal, roots: roots.clone() };
+    let summing = Summing::new(options, watch, session.seat()).with_log(log);
     let observe = |walk: &tree::Progress, [files, bytes, ..]: [u64; 4]| {
         observe(&Progress { walk: walk.clone(), files, bytes });
     };

@@ -54,6 +54,7 @@ pub use options::{Options, Outcome, Progress, Watch};
 pub use totals::Totals;
 pub use trees::Trees;
 
+use crate::large::log::LargeLog;
 pub use crate::refused::Refused;
 use crate::tree::{self, Journal, Start};
 use handler::{Comparing, Ranks, VerifyWorker};
@@ -123,9 +124,10 @@ pub fn run_logged<'a>(
     (watch, journal): (&'a dyn Watch, &'a Journal<Findings>),
     mut observe: impl FnMut(&Progress),
 ) -> Result<Outcome, RankError> {
-    let comparing = comparing::<true>(session, trees, options, watch)?;
-    let began = Instant::now();
     let roots = vec![trees.source.to_bytes().to_vec()];
+    let log = LargeLog { journal, roots: roots.clone() };
+    let comparing = comparing::<true>(session, trees, options, watch)?.with_log(log);
+    let began = Instant::now();
     let observe = |walk: &tree::Progress, [differences, bytes, ..]: [u64; 4]| {
         observe(&Progress { walk: walk.clone(), differences, bytes });
     };

@@ -65,8 +65,6 @@ pub(crate) struct Large {
     pub(crate) busy: AtomicUsize,
     /// Number of failed syncs at its start.
     pub(crate) since: u64,
-    /// Chunks that an earlier run of the job has copied.
-    pub(crate) done: Done,
 }
 
 impl Large {

@@ -156,6 +156,11 @@ impl<T: Copy> Chunks<T> {
         self.bytes
     }
 
+    /// Bytes of each but the last.
+    pub(crate) fn chunk(&self) -> u64 {
+        self.chunk
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> u64 {
         self.bytes.div_ceil(self.chunk).max(1)

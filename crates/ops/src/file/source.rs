@@ -56,10 +56,14 @@ pub(crate) fn settled(source: &OwnedFd) -> Result<Metadata, FileError> {
     Err(FileError::Changed)
 }
 
-/// Whether a file was changed within the last clock ticks.
+/// Whether a file was changed within the last clock ticks. Since Linux 6.13 its time may be ahead of the clock, by less than a tick: the kernel gives no
+/// file an older time than the last one that it took from the fine clock.
 pub(crate) fn is_fresh(found: &Metadata) -> bool {
-    let age = clock_of_files().as_nanoseconds() - found.ctime.as_nanoseconds();
-    (0..TICKS.as_nanos().cast_signed()).contains(&age)
+    is_fresh_at(clock_of_files(), found.ctime)
+}
+
+fn is_fresh_at(now: Timestamp, changed: Timestamp) -> bool {
+    (now.as_nanoseconds() - changed.as_nanoseconds()).unsigned_abs() < TICKS.as_nanos()
 }
 
 /// The time that a local file system would give a file now.
@@ -78,4 +82,21 @@ pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
 pub(crate) fn device(from: Source<'_>) -> Result<u64, FileError> {
     let stat = retry(|| rustix::fs::statat(from.directory, from.name, AtFlags::SYMLINK_NOFOLLOW));
     stat.map(|stat| stat.st_rdev).map_err(|errno| FileError::new(Step::Read, errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_just_ahead_of_the_clock_is_fresh() {
+        let at = |milliseconds: i64| Timestamp {
+            seconds: milliseconds.div_euclid(1000),
+            nanoseconds: u32::try_from(milliseconds.rem_euclid(1000) * 1_000_000).unwrap_or_default(),
+        };
+        for (changed, is_fresh) in [(0, true), (19, true), (20, false), (-1, true), (-19, true), (-20, false)]
+        {
+            assert_eq!(is_fresh_at(at(5000), at(5000 - changed)), is_fresh, "changed {changed} ms ago");
+        }
+    }
 }

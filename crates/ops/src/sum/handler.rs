@@ -21,6 +21,7 @@ use crate::file::error::{FileError, Step};
 use crate::file::holes::{self, may_have_holes};
 use crate::file::mover::{Mover, Pass};
 use crate::file::source::{Source, TRIES, is_same, look, open, settled};
+use crate::large::log::LargeLog;
 use crate::large::{self, Chunked as _, LargeFiles, Plan, TaskOf};
 use crate::tree::directory::{SliceResults, State};
 use crate::tree::journal::Waiting;
@@ -38,6 +39,7 @@ pub(crate) struct Summing<'a, W: Watch> {
     pub(super) seat: Seat,
     names: Names,
     pub(super) live: Live,
+    pub(super) log: Option<LargeLog<'a, Sums<W::Gathered>>>,
 }
 
 /// Nothing is kept beside a directory. A slice of which a file failed is done again by the next run of a job.
@@ -85,7 +87,13 @@ impl<'a, W: Watch> Summing<'a, W> {
             names,
             seat,
             live: Live::new(budget.threads),
+            log: None,
         }
+    }
+
+    /// Notes chunks of large files in the log of the job.
+    pub(super) fn with_log(self, log: LargeLog<'a, Sums<W::Gathered>>) -> Self {
+        Self { log: Some(log), ..self }
     }
 
     /// Hashes a whole file. Its bytes are those of one point in time.

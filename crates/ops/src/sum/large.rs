@@ -7,13 +7,14 @@ use std::sync::atomic::Ordering;
 
 use atta_entry::{Entry, Kind, Metadata};
 
-use super::Watch;
 use super::handler::{FileDigest, Location, Named, Summing, WorkerOf};
+use super::{Sums, Watch};
 use crate::digest::{Piece, PieceValue};
 use crate::file::error::{FileError, Step};
 use crate::file::mover::Pass;
 use crate::file::source::{is_same, look, open, settled};
 use crate::file::version::Version;
+use crate::large::log::{Begun, LargeLog};
 use crate::large::{By, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan};
 use crate::tree::operation::Cx;
 use atta_sys as sys;
@@ -47,6 +48,10 @@ impl<W: Watch> Chunked for Summing<'_, W> {
 
     fn rank(&self) -> u32 {
         self.seat.rank
+    }
+
+    fn log(&self) -> Option<&LargeLog<'_, Sums<W::Gathered>>> {
+        self.log.as_ref()
     }
 
     fn key(file: &Large) -> Version {
@@ -130,7 +135,10 @@ impl<W: Watch> Summing<'_, W> {
             before.btime = sys::stat_of(&source).ok().and_then(|found| found.btime);
         }
         let (at, part) = (named.at.clone(), cx.here().and_then(|here| here.part()));
-        self.cut(Cuttable { at, size, chunk, own: Large { source, before }, part, is_again }, cx);
+        let own = Large { source, before };
+        let begun = self.log.as_ref().and_then(|log| log.take_begun(&at, &Self::key(&own)));
+        let Begun { chunk, done: known } = begun.unwrap_or(Begun { chunk, done: Vec::new() });
+        self.cut(Cuttable { at, size, chunk, own, part, is_again, known }, cx);
         Ok(())
     }
 

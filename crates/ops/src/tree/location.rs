@@ -3,6 +3,8 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
+use atta_ledger::At;
+
 use crate::tree::directory::{Directory, State};
 
 /// The part of a path below its root.
@@ -33,6 +35,15 @@ impl<S> Clone for Location<S> {
 }
 
 impl<S: State> Location<S> {
+    /// Calls `act` with the directory of an entry, as the log of a job names it, and with the name there. None: it is no entry of a directory.
+    pub(crate) fn with_place<T>(&self, act: impl FnOnce(At<'_>, &[u8]) -> T) -> Option<T> {
+        let Self::In(directory, name) = self else { return None };
+        let mut path = Vec::new();
+        let root_bytes = directory.path_into(&mut path);
+        let at = At { root: directory.root_index(), path: below(&path, root_bytes) };
+        Some(act(at, name.to_bytes()))
+    }
+
     /// Its root and its path.
     pub(crate) fn root_and_path(&self) -> (Vec<u8>, Vec<u8>) {
         let mut path = Vec::new();

@@ -5,7 +5,7 @@ use atta_testkit::fuzz::Target;
 use atta_testkit::fuzz_code;
 
 use super::findings::Findings;
-use super::large::Key;
+use super::large::{Compared, Key};
 use super::links::Name;
 use super::tally::{self, Tally};
 use super::task::Task;
@@ -15,8 +15,13 @@ use crate::fuzz::{large_tasks, version};
 use crate::tree::task::bytes::samples::names;
 
 fn tasks() -> Vec<Task<'static>> {
-    let large = large_tasks(key(), PairError::Changed).into_iter().map(Task::Large);
+    let results = [Ok(compared()), Err(PairError::Changed)];
+    let large = large_tasks(key(), results).into_iter().map(Task::Large);
     large.chain([Task::Names(300), Task::LookUp(names(&[c"a", c"b"]))]).collect()
+}
+
+fn compared() -> Compared {
+    Compared { first: Some(300), bytes: 1 << 30 }
 }
 
 fn key() -> Key {
@@ -33,6 +38,7 @@ pub(crate) fn targets() -> Vec<Target> {
     let name = Name { source: (1, 2), target: (3, 300), path: b"a/b".to_vec() };
     vec![
         fuzz_code!("verify/large.rs: Key", Key, [key()]),
+        fuzz_code!("verify/large.rs: Compared", Compared, [compared()]),
         fuzz_code!("verify/tally.rs: Key", tally::Key, [tally::Key::random()]),
         fuzz_code!("verify/tally.rs: Tally", Tally, [Tally::default()]),
         fuzz_code!("verify/links.rs: Name", Name, [name]),

@@ -35,6 +35,7 @@ use crate::file::compare::Blocks;
 use crate::file::error::failed;
 use crate::file::mover::Mover;
 use crate::file::source::Source;
+use crate::large::log::LargeLog;
 use crate::large::{self, Chunked as _, LargeFiles, Plan};
 use crate::metadata::granularity::Shown;
 use crate::tree::listing::descriptor_cache::DescriptorCache;
@@ -59,6 +60,7 @@ pub(crate) struct Comparing<'a, const LOGGED: bool> {
     pub(crate) live: Live,
     /// Number of directory descriptors that each thread keeps open.
     held: usize,
+    pub(crate) log: Option<LargeLog<'a, Findings>>,
 }
 
 /// The place of this rank, and the key of name hashes, which all ranks have.
@@ -131,7 +133,13 @@ impl<'a, const LOGGED: bool> Comparing<'a, LOGGED> {
             granularity: Shown::default(),
             live: Live::default(),
             held: budget.held_in_target,
+            log: None,
         }
+    }
+
+    /// Notes chunks of large files in the log of the job.
+    pub(crate) fn with_log(self, log: LargeLog<'a, Findings>) -> Self {
+        Self { log: Some(log), ..self }
     }
 }
 

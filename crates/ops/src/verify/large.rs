@@ -8,11 +8,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use atta_entry::{Detail, Errno, Field, Kind, Metadata, Operation, Side};
 
 use super::counterpart::{Counterpart, Location};
+use super::findings::Findings;
 use super::handler::{Comparing, VerifyWorker};
 use super::pair::{At, Both, Finding, Named, Opened, Verdict};
 use crate::file::chunks::Cut;
 use crate::file::error::{PairError, failed};
 use crate::file::version::Version;
+use crate::large::log::{Begun, LargeLog};
 use crate::large::{
     self, By, ChunkRange, ChunkResult, Chunked, Completion, Cuttable, LargeFiles, LargeOf, Plan,
 };
@@ -29,7 +31,20 @@ pub(crate) struct Large {
     found: Vec<Detail>,
     /// The offset of the first difference found so far.
     first: AtomicU64,
+    /// Bytes that were compared.
+    bytes: AtomicU64,
 }
+
+/// The result of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Compared {
+    /// The offset of the first difference, if there is one.
+    pub(crate) first: Option<u64>,
+    /// Bytes that were compared.
+    pub(crate) bytes: u64,
+}
+
+atta_entry::record!(Compared { first, bytes });
 
 /// What another rank needs to recognise both files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +74,7 @@ struct Limit<'a> {
 
 impl<const LOGGED: bool> Chunked for Comparing<'_, LOGGED> {
     type Key = Key;
-    /// The offset of the first difference, if there is one.
-    type Value = Option<u64>;
+    type Value = Compared;
     type Error = PairError;
     type File = Large;
 
@@ -70,6 +84,10 @@ impl<const LOGGED: bool> Chunked for Comparing<'_, LOGGED> {
 
     fn rank(&self) -> u32 {
         self.seat.rank
+    }
+
+    fn log(&self) -> Option<&LargeLog<'_, Findings>> {
+        self.log.as_ref()
     }
 
     fn key(file: &Large) -> Key {
@@ -115,18 +133,22 @@ impl<const LOGGED: bool> Chunked for Comparing<'_, LOGGED> {
                 return Err(PairError::Changed);
             }
             let limit = Limit { first: &AtomicU64::new(NONE), range: chunks.range() };
-            let first = self.compare_chunk(cx.worker, &opened, &limit)?;
+            let compared = self.compare_chunk(cx.worker, &opened, &limit)?;
             // The planning rank may get the metadata from a cache that does not know of a change yet.
-            opened.check().map(|()| first)
+            opened.check().map(|()| compared)
         });
         compared.unwrap_or(Err(failed(Side::Target, Operation::OpenDirectory)(Errno::STALE)))
     }
 
-    fn keep(&self, file: &LargeOf<Self>, _chunk: u64, value: Option<u64>, _by: By) {
-        file.own.first.fetch_min(value.unwrap_or(NONE), Ordering::AcqRel);
+    fn keep(&self, file: &LargeOf<Self>, _chunk: u64, Compared { first, bytes }: Compared, _by: By) {
+        file.own.first.fetch_min(first.unwrap_or(NONE), Ordering::AcqRel);
+        file.own.bytes.fetch_add(bytes, Ordering::AcqRel);
     }
 
     fn complete(&self, worker: &mut VerifyWorker, file: &LargeOf<Self>, is_first: bool) -> Completion {
+        // They belong to the slice of the file, so that a later run that does it again does not count them twice.
+        let totals = &mut worker.findings.totals;
+        totals.bytes = totals.bytes.saturating_add(file.own.bytes.load(Ordering::Acquire));
         // After a stop the rest of the file is unknown, so there is nothing to report.
         if self.options.walk.stop.is_set() {
             return Completion::Complete;
@@ -194,9 +216,11 @@ impl<const LOGGED: bool> Comparing<'_, LOGGED> {
             Some((source, _)) => Location::In(Arc::clone(source), at.name.to_owned()),
             None => Location::Root(at.name.to_bytes().to_vec()),
         };
-        let own = Large { opened, found, first: AtomicU64::new(NONE) };
+        let own = Large { opened, found, first: AtomicU64::new(NONE), bytes: AtomicU64::new(0) };
         let part = cx.here().and_then(|here| here.part());
-        self.cut(Cuttable { at, size, chunk, own, part, is_again }, cx);
+        let begun = self.log.as_ref().and_then(|log| log.take_begun(&at, &Self::key(&own)));
+        let Begun { chunk, done: known } = begun.unwrap_or(Begun { chunk, done: Vec::new() });
+        self.cut(Cuttable { at, size, chunk, own, part, is_again, known }, cx);
         Ok(None)
     }
 
@@ -216,11 +240,9 @@ impl<const LOGGED: bool> Comparing<'_, LOGGED> {
         let is_cut = known.load(Ordering::Relaxed) < range.end;
         let is_stopped = first.is_none() && self.options.walk.stop.is_set();
         let end = first.unwrap_or(if is_cut || is_stopped { reached } else { range.end });
-        self.count_bytes(worker, end - range.start);
-        if is_stopped {
-            return Err(PairError::Stopped);
-        }
-        Ok(first)
+        let bytes = end - range.start;
+        self.live.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if is_stopped { Err(PairError::Stopped) } else { Ok(Compared { first, bytes }) }
     }
 
     /// The result of a file whose chunks have all ended.

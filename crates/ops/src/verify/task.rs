@@ -58,12 +58,13 @@ mod tests {
 
     use super::*;
     use crate::large::{LargeTask, Plan};
+    use crate::verify::large::Compared;
 
     #[test]
     fn tasks_survive_encoding() {
         for task in [
             LargeTask::Plan(Plan { name: c"a\xff".into(), is_again: true, bytes: 7 }),
-            LargeTask::Ended { file: 1, chunk: u64::MAX, result: Ok(Some(9)) },
+            LargeTask::Ended { file: 1, chunk: u64::MAX, result: Ok(Compared { first: Some(9), bytes: 10 }) },
         ] {
             let bytes = task.encoded();
             assert!(matches!(Task::decode_all(&bytes), Some(Task::Large(read)) if read == task));

@@ -292,6 +292,8 @@ mod tests {
         let scratch = Scratch::new("again-named").unwrap();
         let (source, target) = (scratch.join("source"), scratch.join("target"));
         fs::write(&source, "the bytes").unwrap();
+        // The copy must begin later than that.
+        settled(&fs::File::open(&source).unwrap().into()).unwrap();
         let sources = [source.as_os_str().as_bytes().to_vec()];
         let (options, target) = (Options::default(), target.as_os_str().as_bytes());
         let journal = Journal::new(Key::of_job(&[1; 16]), 1, 0);

@@ -39,6 +39,8 @@ pub(crate) struct Cuttable {
     pub(crate) chunk: u64,
     /// The copy shares the bytes of its source: nothing is left to copy.
     pub(crate) is_cloned: bool,
+    /// Chunks that an earlier run of the job has copied.
+    pub(crate) done: Done,
 }
 
 /// Opens large files on both sides, on one thread.
@@ -104,11 +106,10 @@ impl Planner<'_> {
         let key = Key { is_hashed, version: Version::of_copy(metadata, identity.1), temporary };
         let (mirror, name, before) = (Arc::clone(to.mirror), to.name.to_owned(), *metadata);
         let (began, busy) = (Instant::now(), AtomicUsize::new(0));
-        let done = Done::default();
-        let large = Large { mirror, name, source, file, before, key, identity, began, busy, since, done };
+        let large = Large { mirror, name, source, file, before, key, identity, began, busy, since };
         // A cloned file is one chunk that needs no further work.
         let chunk = if is_cloned { metadata.size } else { chunk };
-        Ok(Planned::Chunks(Box::new(Cuttable { large, chunk, is_cloned })))
+        Ok(Planned::Chunks(Box::new(Cuttable { large, chunk, is_cloned, done: Done::default() })))
     }
 
     /// Goes on with a copy that an earlier run has begun.
@@ -133,8 +134,8 @@ impl Planner<'_> {
         let (mirror, name, before) = (Arc::clone(to.mirror), to.name.to_owned(), *metadata);
         let (began, busy, since) =
             (Instant::now(), AtomicUsize::new(0), self.maker.target.stores.failed_syncs());
-        let large = Large { mirror, name, source, file, before, key, identity, began, busy, since, done };
-        Ok(Planned::Chunks(Box::new(Cuttable { large, chunk, is_cloned: false })))
+        let large = Large { mirror, name, source, file, before, key, identity, began, busy, since };
+        Ok(Planned::Chunks(Box::new(Cuttable { large, chunk, is_cloned: false, done })))
     }
 
     /// Chunk size of an open file, in bytes. Holes that are not hashed do not count as work.

@@ -54,14 +54,13 @@ impl CopyOperation<'_> {
             Planned::Left => drop(self.maker(worker).note_left(item.to)?),
             Planned::Whole => self.copy_whole(worker, item)?,
             Planned::Chunks(cuttable) => {
-                let Cuttable { large: own, chunk, is_cloned } = *cuttable;
-                if let Some(noting) =
-                    self.commit.noting.as_ref().filter(|_| !is_cloned && own.done.is_empty())
-                {
+                let Cuttable { large: own, chunk, is_cloned, done } = *cuttable;
+                if let Some(noting) = self.commit.noting.as_ref().filter(|_| !is_cloned && done.is_empty()) {
                     noting.planned(at, &own.key, chunk);
                 }
-                let (at, size, part) = (at.clone(), metadata.size, to.part());
-                let cuttable = large::Cuttable { at, size, chunk, own, part, is_again: plan.is_again };
+                let (at, size, part, known) =
+                    (at.clone(), metadata.size, to.part(), done.into_iter().collect());
+                let cuttable = large::Cuttable { at, size, chunk, own, part, is_again: plan.is_again, known };
                 if is_cloned {
                     self.live.bytes.fetch_add(size, Ordering::Relaxed);
                     let all = self.insert(cuttable);
@@ -205,17 +204,12 @@ impl Chunked for CopyOperation<'_> {
         self.chunk_copier(cx.worker).copy_for_another(from, (&mirror, &own), chunks)
     }
 
-    /// Chunks that an earlier run of the job has copied.
-    fn known(&self, file: &LargeOf<Self>) -> Vec<(u64, Option<PieceValue>)> {
-        let done = file.own.done.iter().filter(|(index, _)| **index < file.chunks.count());
-        done.map(|(index, value)| (*index, *value)).collect()
-    }
-
     fn keep(&self, file: &LargeOf<Self>, chunk: u64, value: Option<PieceValue>, by: By) {
         file.chunks.set_value(chunk, value);
         // After a sync that failed, its data is in doubt.
         let is_sure = file.own.since == self.target.stores.failed_syncs();
-        if let Some(noting) = self.commit.noting.as_ref().filter(|_| is_sure) {
+        let is_new = by != By::EarlierRun;
+        if let Some(noting) = self.commit.noting.as_ref().filter(|_| is_sure && is_new) {
             noting.chunk((&file.at, &file.own), (chunk, value, file.chunks.bytes_of(chunk)), by);
         }
     }

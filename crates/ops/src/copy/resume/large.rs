@@ -6,7 +6,6 @@
 use std::ffi::CStr;
 
 use atta_entry::{Code as _, Errno, Kind};
-use atta_ledger::At;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 
@@ -22,7 +21,6 @@ use crate::large::By;
 use crate::tree::journal::When;
 use crate::tree::journal::earlier::BegunFile;
 use crate::tree::listing::descriptor_cache::DescriptorCache;
-use crate::tree::location::below;
 use atta_sys::{self as sys, retry};
 
 /// A copy that an earlier run has begun, opened.
@@ -58,7 +56,7 @@ impl Noting<'_> {
     /// Notes that a large file is begun.
     pub(crate) fn planned(&self, at: &Location, key: &Key, chunk: u64) {
         let plan = (key.clone(), chunk).encoded();
-        with_place(at, |directory, name| self.journal.note_planned(directory, name, &plan));
+        at.with_place(|directory, name| self.journal.note_planned(directory, name, &plan));
     }
 
     /// Notes a chunk of a large file that was copied by this run. One that another rank has copied is on storage.
@@ -68,11 +66,8 @@ impl Noting<'_> {
         (index, value, bytes): (u64, Option<PieceValue>, u64),
         by: By,
     ) {
-        if large.done.contains_key(&index) {
-            return;
-        }
         let note: ChunkNote = (hash_of(&large.key.temporary), value);
-        let noted = with_place(at, |directory, name| {
+        let noted = at.with_place(|directory, name| {
             let when = if by == By::Another { When::Now } else { self.journal.when_done() };
             self.journal.note_chunk(directory, name, (index, &note.encoded()), when)
         });
@@ -82,15 +77,6 @@ impl Noting<'_> {
     }
 }
 
-/// Calls `act` with the directory of a file, and its name there. Roots are in no directory, and each run does them again.
-fn with_place<T>(at: &Location, act: impl FnOnce(At<'_>, &[u8]) -> T) -> Option<T> {
-    let Location::In(directory, name) = at else { return None };
-    let mut path = Vec::new();
-    let root_bytes = directory.path_into(&mut path);
-    let at = At { root: directory.root_index(), path: below(&path, root_bytes) };
-    Some(act(at, name.to_bytes()))
-}
-
 /// Opens the copy of a large file that an earlier run has begun. None: there is none that can be used; then it is removed.
 pub(crate) fn begun_earlier(
     (target, noting): (&Target<'_>, Option<&Noting<'_>>),
@@ -98,7 +84,8 @@ pub(crate) fn begun_earlier(
     is_hashed: bool,
 ) -> Option<Begun> {
     let noting = noting.filter(|_| target.is_resumed())?;
-    let begun = with_place(item.at, |directory, name| noting.journal.earlier().take_begun(directory, name))??;
+    let begun =
+        item.at.with_place(|directory, name| noting.journal.earlier().take_begun(directory, name))??;
     let (key, chunk) = PlanNote::decode_all(&begun.plan)?;
     if !target.shared.namer.gave(key.temporary.as_bytes()) {
         return None;
