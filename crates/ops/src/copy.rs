@@ -236,6 +236,7 @@ impl<'a> Copy<'a> {
             seat,
             run_of_job: run,
             is_listed: false,
+            has_fragile_renames: sys::file_systems::has_fragile_renames(&directory, features),
             top: Top { directory, path, identity },
             roots,
             sources,

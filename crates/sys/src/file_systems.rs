@@ -253,13 +253,7 @@ fn upper_layer(directory: impl AsFd, features: Features, overlay: &StatFs) -> Op
 /// The upper layer's path, from the line of a mount in `/proc/self/mountinfo` (proc(5)). None: there is none, or the overlay is
 /// volatile.
 fn upper_directory(mounts: &[u8], mount: u64) -> Option<Vec<u8>> {
-    let mount = mount.to_string();
-    let line = mounts
-        .split(|byte| *byte == b'\n')
-        .find(|line| line.split(|byte| *byte == b' ').next() == Some(mount.as_bytes()))?;
-    // Any number of optional fields end with a dash; then come type, source and options.
-    let options = line.split(|byte| *byte == b' ').skip_while(|field| *field != b"-").nth(3)?;
-    let mut options = options.split(|byte| *byte == b',');
+    let mut options = field_of(mounts, mount, 3)?.split(|byte| *byte == b',');
     // Newer kernels report it as `fsync=volatile`: then no sync does anything.
     let is_volatile = |option: &[u8]| {
         option == b"volatile"
@@ -269,6 +263,24 @@ fn upper_directory(mounts: &[u8], mount: u64) -> Option<Vec<u8>> {
         return None;
     }
     options.find_map(|option| option.strip_prefix(b"upperdir=")).map(unescaped)
+}
+
+/// A field of the line of a mount: 1: type, 2: source, 3: options. Any number of optional fields end with a dash before them.
+fn field_of(mounts: &[u8], mount: u64, field: usize) -> Option<&[u8]> {
+    let mount = mount.to_string();
+    let line = mounts
+        .split(|byte| *byte == b'\n')
+        .find(|line| line.split(|byte| *byte == b' ').next() == Some(mount.as_bytes()))?;
+    line.split(|byte| *byte == b' ').skip_while(|field| *field != b"-").nth(field)
+}
+
+/// Whether a directory may not be renamed while others work below it: GlusterFS. Its servers find entries by paths, so a rename of a directory makes
+/// changes below it fail on some servers at the same moment, also other renames. Then directories are missing, with all below them, or are there under their old names, and
+/// the rename has reported success (GlusterFS 10.3, log of a client: "Rename ... failed, No such file or directory").
+pub fn has_fragile_renames(directory: impl AsFd, features: Features) -> bool {
+    let Ok(place) = stat::place_of(&directory, features) else { return false };
+    let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
+    field_of(&mounts, place.mount, 1) == Some(b"fuse.glusterfs")
 }
 
 /// `\NNN`, three octal digits, stands for a byte.
@@ -290,6 +302,14 @@ mod tests {
 
     fn plain(magic: i64) -> Durability {
         durability(magic, || panic!("no overlay: {magic:x}"))
+    }
+
+    #[test]
+    fn type_of_a_mount_follows_the_optional_fields() {
+        let mounts = b"24 1 0:22 / / rw - ext4 /dev/a rw\n\
+            31 24 0:48 / /volume rw,relatime shared:9 master:2 - fuse.glusterfs host:/volume rw,user_id=0\n";
+        let of = |mount| field_of(mounts, mount, 1);
+        assert_eq!((of(24), of(31), of(3)), (Some(&b"ext4"[..]), Some(&b"fuse.glusterfs"[..]), None));
     }
 
     // Hazard 31.

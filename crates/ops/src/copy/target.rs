@@ -47,6 +47,8 @@ pub(crate) struct Target<'a> {
     pub(crate) run_of_job: Option<u32>,
     /// Whether the entries come from a list.
     pub(crate) is_listed: bool,
+    /// Whether directories must not be renamed while others work below them, so that they are made under their final names.
+    pub(crate) has_fragile_renames: bool,
     pub(crate) top: Top,
     pub(crate) roots: Roots,
     /// The paths of the roots, in the order of the command.

@@ -1,5 +1,5 @@
 //! Directories of the target: made under temporary names, checked when they are entered, renamed when their files exist, and given their
-//! attributes at the end. `mirror.rs` and `commit/publish.rs` decide when each step is due.
+//! attributes at the end. Where a rename may lose what is below, they have their final names at once. `mirror.rs` and `commit/publish.rs` decide when each step is due.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, CString};
@@ -59,7 +59,7 @@ impl Maker<'_> {
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
         }
-        if self.target.is_listed {
+        if self.target.is_listed || self.target.has_fragile_renames {
             // Not needed if the mode is preserved.
             let extended = match self.target.options.keep.mode {
                 true => Extended::default(),
