@@ -160,7 +160,8 @@ fn what_a_killed_copy_left_the_other_client_completes(test: &str, scratch: &Scra
         let home = format!(".atta.{}", rustix::process::geteuid().as_raw());
         let mut renamed = names_of_copies(&one.join(&name)).into_iter().filter(|path| {
             let name = path.file_name().unwrap_or_default();
-            path.is_dir() && is_temporary(name) && *name != *home
+            let is_directory = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+            is_directory && is_temporary(name) && *name != *home
         });
         assert_eq!(renamed.next(), None, "a directory that is to be renamed");
         let seen = whole_files(&target, Path::new(""), &allowed, Look::After).len();
