@@ -147,6 +147,11 @@ impl Maker<'_> {
 }
 
 impl Target<'_> {
+    /// Whether directories are made under their final names.
+    pub(crate) fn names_at_once(&self) -> bool {
+        self.is_listed || self.has_fragile_renames
+    }
+
     /// Whether what is written outlives the machine, and is synced.
     pub(crate) fn is_durable(&self) -> bool {
         self.options.fsync != Fsync::None && !self.stores.are_volatile()

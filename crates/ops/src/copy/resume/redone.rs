@@ -105,8 +105,10 @@ impl Maker<'_> {
         for directory in lost.into_iter().rev() {
             let Some(above) = directory.parent() else { continue };
             let above = above.descriptor(&mut self.scratch.held, self.target.features).map_err(failed)?;
-            let name = directory.alias().unwrap_or_else(|| directory.name());
-            let make = || retry(|| rustix::fs::mkdirat(&above, name, Mode::RWXU));
+            let make = || match directory.alias().filter(|_| !self.target.names_at_once()) {
+                Some(alias) => retry(|| rustix::fs::mkdirat(&above, alias, Mode::RWXU)),
+                None => self.target.make_at_once(&above, directory.name(), Mode::empty()).map(drop),
+            };
             let made = make().or_else(|errno| match errno {
                 // It was closed before this was gone.
                 Errno::ACCES => self.admit_again(&above).map_or(Err(errno), |()| make()),
@@ -178,16 +180,20 @@ mod tests {
     use crate::tree::slice::{CurrentSlice, Slice};
 
     /// The second run of a job: its copy, a thread of it, and where the copy goes.
-    fn second_run(fsync: Fsync, act: impl FnOnce(&CopyOperation<'_>, &mut Worker, &Arc<Mirror>, &Scratch)) {
+    fn second_run(
+        fsync: Fsync,
+        act: impl FnOnce(&mut CopyOperation<'_>, &mut Worker, &Arc<Mirror>, &Scratch),
+    ) {
         let scratch = Scratch::new("redone").unwrap();
         let [source, target] = ["source", "target"].map(|name| scratch.join(name));
         [&source, &target].into_iter().for_each(|path| fs::create_dir(path).unwrap());
         let sources = [source.as_os_str().as_bytes().to_vec()];
         let options = Options { run_of_job: Some(2), fsync, ..Options::default() };
         let (target, seat) = (target.as_os_str().as_bytes(), Seat { job: 7, ..Seat::alone() });
-        let copy = Copy::prepare(&sources, target, &options, &NothingFails, seat).unwrap();
-        let above = &copy.operation.target.roots.find(&sources[0]).unwrap().parent;
-        act(&copy.operation, &mut copy.operation.worker(0), above, &scratch);
+        let mut copy = Copy::prepare(&sources, target, &options, &NothingFails, seat).unwrap();
+        let above = Arc::clone(&copy.operation.target.roots.find(&sources[0]).unwrap().parent);
+        let mut worker = copy.operation.worker(0);
+        act(&mut copy.operation, &mut worker, &above, &scratch);
     }
 
     #[test]
@@ -224,6 +230,21 @@ mod tests {
                 assert_eq!(names, stays.into_iter().collect(), "{is_hidden} {is_redone}");
                 names.iter().for_each(|name| fs::remove_file(path.join(name)).unwrap());
                 fs::remove_dir(&path).unwrap();
+            }
+        });
+    }
+
+    #[test]
+    fn lost_directory_is_made_under_its_final_name() {
+        second_run(Fsync::None, |operation, worker, above, scratch| {
+            let target = scratch.join("target");
+            for (name, has_fragile_renames) in [(c"later", false), (c"at once", true)] {
+                let mirror = above.below(name);
+                let alias = mirror.target.alias().unwrap().to_str().unwrap().to_owned();
+                operation.target.has_fragile_renames = has_fragile_renames;
+                operation.maker(worker).make_lost(&mirror.target).unwrap();
+                let there = [name.to_str().unwrap(), &alias].map(|name| target.join(name).is_dir());
+                assert_eq!(there, [has_fragile_renames, !has_fragile_renames], "{name:?}");
             }
         });
     }

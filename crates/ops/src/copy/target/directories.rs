@@ -59,7 +59,7 @@ impl Maker<'_> {
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
         }
-        if self.target.is_listed || self.target.has_fragile_renames {
+        if self.target.names_at_once() {
             // Not needed if the mode is preserved.
             let extended = match self.target.options.keep.mode {
                 true => Extended::default(),
