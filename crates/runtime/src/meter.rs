@@ -1,7 +1,7 @@
 //! Counters of each worker, readable by others while it works. Only their owner writes them, so no counter is contended.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 
@@ -23,6 +23,7 @@ struct Numbers {
     /// Bytes pushed minus bytes taken by this worker. A thief takes what another worker pushed, so one number may be negative. The
     /// sum over all workers is the memory held.
     held_bytes: AtomicI64,
+    is_running: AtomicBool,
 }
 
 /// Adds to a counter that only the calling thread writes: no locked instruction.
@@ -31,8 +32,19 @@ fn add(counter: &AtomicU64, more: u64) {
 }
 
 impl Meter {
+    /// This worker has a task and runs it.
+    pub(crate) fn task_begins(&self) {
+        self.numbers.is_running.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn task_done(&self) {
         add(&self.numbers.tasks, 1);
+        self.numbers.is_running.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether this worker runs a task, and does not look for one or sleep. It may lag behind the worker.
+    pub(crate) fn is_running(&self) -> bool {
+        self.numbers.is_running.load(Ordering::Relaxed)
     }
 
     pub(crate) fn stole(&self) {

@@ -90,6 +90,7 @@ impl<J: Job> Shared<'_, J> {
             let mut queue = Queue { index, deque, shared: self, pushes: 0 };
             let mut search = Search::new(index);
             while let Some(task) = search.next(self, deque, &mut worker) {
+                meter.task_begins();
                 meter.hold(-i64::try_from(self.job.weigh(&task)).unwrap_or(i64::MAX));
                 self.job.run(&mut worker, task, &mut queue);
                 meter.task_done();

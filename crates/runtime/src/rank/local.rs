@@ -99,12 +99,17 @@ impl<J: Job> Local for Shared<'_, J> {
         // Spilled tasks are not counted: a worker must bring them back before they can be given.
         let in_deques: usize = self.stealers.iter().take(started).map(crossbeam_deque::Stealer::len).sum();
         let waiting = in_deques + self.seeds.len();
-        Load { waiting: waiting as u64, running: busy, slots }
+        // A worker that is being woken, or that looks for a task, is about to take one of those that wait. If it counted as running, the
+        // only task of this rank would count as spare and leave before that worker has it, and so on each rank that it comes to.
+        let running = if waiting > 0 { running(self, started) } else { busy };
+        Load { waiting: waiting as u64, running, slots }
     }
 
     fn take(&self, share: Share) -> Result<Tasks, &'static str> {
-        let waiting = self.load().waiting;
-        let most = share.of(waiting);
+        let Load { waiting, running, slots } = self.load();
+        // The engine has decided by an older load: tasks that workers here are about to take stay, unless none may stay.
+        let about_to_run = if self.kept.is_none() { slots.saturating_sub(running) } else { 0 };
+        let most = share.of(waiting).min(waiting.saturating_sub(about_to_run));
         let among = if matches!(share, Share::Part(_)) { waiting } else { most };
         let mut packer = Packer::new(self, most, among);
         packer.choose();
@@ -223,6 +228,11 @@ impl<'a, 'b, J: Job> Packer<'a, 'b, J> {
     }
 }
 
+/// The number of workers that run a task.
+fn running<J: Job>(shared: &Shared<'_, J>, started: usize) -> u64 {
+    (0..started).filter(|&index| shared.meter(index).is_running()).count() as u64
+}
+
 /// Whether something still waits in the job that a task can end. Adds that task when no work has come for a while.
 fn rests<J: Job>(shared: &Shared<'_, J>) -> bool {
     if shared.job.rest().is_none() {
@@ -274,6 +284,7 @@ fn next<T>(steal: impl Fn() -> Steal<T>) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::shared::Ranks;
     use crate::{Options, Queue};
 
     /// Numbers, four bytes each; nothing runs. Numbers divisible by 1,000 cannot leave.
@@ -302,6 +313,7 @@ mod tests {
         let deques = [crossbeam_deque::Worker::new_lifo()];
         let shared = Shared::new(&Numbers, &Options::default(), &deques, None);
         shared.started.store(1, Ordering::Release);
+        shared.meter(0).task_begins();
         outside.for_each(|number| shared.seeds.push(number));
         inside.for_each(|number| deques[0].push(number));
         let tasks = shared.take(share).unwrap();
@@ -319,6 +331,25 @@ mod tests {
         assert_eq!(taken(1..3, 3..9, Share::One), (vec![1], 7));
         assert_eq!(taken(1..1, 1..9, Share::AllBut(5)), (vec![1, 2, 3], 5));
         assert_eq!(taken(1..1, 1..1, half), (vec![], 0));
+    }
+
+    #[test]
+    fn task_stays_for_a_worker_that_wakes() {
+        let deques = [crossbeam_deque::Worker::new_lifo(), crossbeam_deque::Worker::new_lifo()];
+        let shared = Shared::new(&Numbers, &Options::default(), &deques, Some(Ranks::default()));
+        shared.started.store(2, Ordering::Release);
+        shared.seeds.push(1);
+        assert_eq!(shared.load(), Load { waiting: 1, running: 0, slots: 2 });
+        assert_eq!(shared.take(Share::One).unwrap().count, 0, "both workers look for a task");
+
+        shared.meter(1).task_begins();
+        assert_eq!(shared.take(Share::AllBut(0)).unwrap().count, 0, "one worker looks for a task");
+        shared.seeds.push(2);
+        assert_eq!(shared.take(Share::AllBut(0)).unwrap().count, 1);
+
+        shared.meter(0).task_begins();
+        assert_eq!(shared.load(), Load { waiting: 1, running: 2, slots: 2 });
+        assert_eq!(shared.take(Share::One).unwrap().count, 1, "all workers have tasks");
     }
 
     #[test]
