@@ -159,7 +159,7 @@ fn cannot_go_on(rank: u32, error: &RankError) -> u8 {
 }
 
 /// Facts about the PATHs that must be the same on all hosts: inode and birth time, or the modification time if the file system has no
-/// birth time. Also returns the devices, which may differ. A session of one rank need not look.
+/// birth time. Also returns the devices, which may differ; 0 for a PATH that cannot be looked at. A session of one rank need not look.
 pub(crate) fn seen_at(paths: Vec<Vec<u8>>, session: &Session<'_>) -> (Vec<String>, Vec<u64>) {
     if session.seat().ranks == 1 {
         return (Vec::new(), Vec::new());
@@ -171,11 +171,10 @@ pub(crate) fn seen_at(paths: Vec<Vec<u8>>, session: &Session<'_>) -> (Vec<String
                 let (how, time) = metadata.btime.map_or(("changed", metadata.mtime), |time| ("born", time));
                 let (seconds, nanoseconds) = (time.seconds, time.nanoseconds);
                 let what = format!("is inode {}, {how} at {seconds}.{nanoseconds:09}", metadata.inode);
-                (format!("{name} {what}"), Some(metadata.device))
+                (format!("{name} {what}"), metadata.device)
             }
-            Err(errno) => (format!("{name} fails: {errno}"), None),
+            Err(errno) => (format!("{name} fails: {errno}"), 0),
         }
     };
-    let (facts, devices): (Vec<_>, Vec<_>) = paths.into_iter().map(look).unzip();
-    (facts, devices.into_iter().flatten().collect())
+    paths.into_iter().map(look).unzip()
 }

@@ -188,9 +188,9 @@ impl Rank<'_> {
         let (signals, rate) = (self.signals, self.rate());
         let options = self.options(rules, rate.as_ref(), &signals.stop());
         let roots = root_paths(&self.arguments.paths);
-        // Devices have other numbers after a reboot.
-        let devices =
-            if job.is_some() && session.is_alone() { logged::devices(&roots) } else { self.devices.clone() };
+        // Devices have other numbers after a reboot and on other hosts, so the log of a job has those of roots. One rank has not looked.
+        let is_one = session.seat().ranks == 1;
+        let devices = if job.is_some() && is_one { logged::devices(&roots) } else { self.devices.clone() };
         sink.summary = sink.summary.with_root_devices(devices);
         let list_error = starts.error();
         // Totals of files whose names other ranks found.

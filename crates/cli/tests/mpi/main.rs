@@ -8,6 +8,7 @@
 )]
 
 mod copy;
+mod kills;
 mod resume;
 mod sum;
 #[path = "../support/mod.rs"]

@@ -75,7 +75,7 @@ fn killed_ranks_go_on_with_other_numbers_of_ranks() {
 }
 
 /// The job beside a catalog, if there is one.
-fn job_beside(here: &Path) -> Option<PathBuf> {
+pub(crate) fn job_beside(here: &Path) -> Option<PathBuf> {
     let home = here.join(format!(".atta.{}", rustix::process::geteuid().as_raw()));
     let mut jobs = std::fs::read_dir(home).ok()?.map(|job| job.unwrap().path());
     jobs.find(|job| job.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"job.")))
@@ -172,7 +172,7 @@ fn killed_ranks_of_a_sum_go_on() {
 }
 
 /// A copy of a tree that differs from it.
-fn changed_copy(tree: &str, copy: &Path) {
+pub(crate) fn changed_copy(tree: &str, copy: &Path) {
     let copied = Command::new("cp").arg("-a").arg(tree).arg(copy).status().unwrap();
     assert!(copied.success());
     let listed = run(walk(["--print"]).arg(copy)).expect_code(0).out();
@@ -231,7 +231,7 @@ fn copying(mpi: &Mpi, count: u32, arguments: &[&str]) -> Command {
 }
 
 /// What a copy has come to.
-fn copied(summary: &[u8]) -> Vec<Value> {
+pub(crate) fn copied(summary: &[u8]) -> Vec<Value> {
     let summary: Value = serde_json::from_slice(summary).unwrap();
     let counts =
         ["files", "directories", "symlinks", "hard_links", "special_files", "bytes", "skipped", "failed"];
@@ -324,12 +324,12 @@ fn stopped_rank_of_a_killed_copy_harms_nothing() {
 }
 
 /// Sends a signal to a process, which may have ended.
-fn signal(process: i32, signal: Signal) {
+pub(crate) fn signal(process: i32, signal: Signal) {
     let _ = kill_process(Pid::from_raw(process).unwrap(), signal);
 }
 
 /// Waits at most five seconds.
-fn wait_until(holds: impl Fn() -> bool) {
+pub(crate) fn wait_until(holds: impl Fn() -> bool) {
     let until = std::time::Instant::now() + Duration::from_secs(5);
     while !holds() && std::time::Instant::now() < until {
         std::thread::sleep(Duration::from_millis(20));
@@ -337,7 +337,7 @@ fn wait_until(holds: impl Fn() -> bool) {
 }
 
 /// Whether a process runs, or is stopped.
-fn is_alive(id: i32) -> bool {
+pub(crate) fn is_alive(id: i32) -> bool {
     let about = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     let state = about.rsplit(") ").next().and_then(|rest| rest.chars().next());
     state.is_some_and(|state| !['Z', 'X'].contains(&state))
