@@ -36,6 +36,44 @@ enum What {
 
 const ALL: [What; 5] = [What::Copy, What::Catalog, What::Sum, What::Comparison, What::Walk];
 
+/// Where the log of a job is, and how a copy writes.
+#[derive(Clone, Copy, Debug)]
+enum Job {
+    None,
+    Named {
+        syncs: bool,
+        verifies: bool,
+    },
+    /// In TARGET of a copy.
+    InPlace {
+        syncs: bool,
+        verifies: bool,
+    },
+}
+
+impl Job {
+    fn random(random: &mut Random, what: What) -> Self {
+        let (syncs, verifies) = (random.index(2) == 0, random.index(3) == 0);
+        let has_place = matches!(what, What::Copy);
+        if has_place && random.index(2) == 0 {
+            Self::InPlace { syncs, verifies }
+        } else {
+            Self::Named { syncs, verifies }
+        }
+    }
+
+    fn fsync(self) -> &'static str {
+        match self {
+            Self::Named { syncs: true, .. } | Self::InPlace { syncs: true, .. } => "batch",
+            _ => "none",
+        }
+    }
+
+    fn verifies(self) -> bool {
+        matches!(self, Self::Named { verifies: true, .. } | Self::InPlace { verifies: true, .. })
+    }
+}
+
 /// The paths of a job.
 struct Place<'a> {
     tree: &'a str,
@@ -49,16 +87,20 @@ impl Place<'_> {
         self.here.join(name).to_str().unwrap().to_owned()
     }
 
-    /// The words of a command. `name`: of what it writes. `job`: whether it has one.
-    fn words(&self, what: What, name: &str, job: bool) -> Vec<String> {
-        let (output, job_directory) = (self.path(name), self.path(&format!("job-{name}")));
-        let named = if job { vec!["--job", &job_directory] } else { vec!["--no-job"] };
-        let beside = if job { vec![] } else { vec!["--no-job"] };
+    /// The words of a command. `name`: of what it writes.
+    fn words(&self, what: What, name: &str, job: Job) -> Vec<String> {
+        let (output, directory) = (self.path(name), self.path(&format!("job-{name}")));
+        let named = match job {
+            Job::None => vec!["--no-job"],
+            Job::Named { .. } => vec!["--job", &directory],
+            Job::InPlace { .. } => vec![],
+        };
+        let beside = if matches!(job, Job::None) { vec!["--no-job"] } else { vec![] };
         let words = match what {
             What::Walk => [vec!["walk", "--json"], named, vec![self.tree]].concat(),
             What::Catalog => {
-                [vec!["walk", "--json", "--part-rows", "60", "--output", &output], beside, vec![self.tree]]
-                    .concat()
+                let options = vec!["walk", "--json", "--part-rows", "60", "--output", &output];
+                [options, beside, vec![self.tree]].concat()
             }
             What::Sum => [vec!["sum", "--json", "--output", &output], beside, vec![self.tree]].concat(),
             What::Comparison => {
@@ -66,7 +108,9 @@ impl Place<'_> {
                 [options, named, vec![self.tree, self.other]].concat()
             }
             What::Copy => {
-                [vec!["copy", "--json", "--fsync", "none"], named, vec![self.tree, &output]].concat()
+                let verifies = if job.verifies() { vec!["--verify"] } else { vec![] };
+                let options = vec!["copy", "--json", "--fsync", job.fsync()];
+                [options, verifies, named, vec![self.tree, &output]].concat()
             }
         };
         words.into_iter().map(str::to_owned).collect()
@@ -168,7 +212,7 @@ fn kill_and_go_on(test: &str, jobs: u64) {
     let place = Place { tree: &tree, other: other.to_str().unwrap(), here: scratch.path() };
     let expected = ALL.map(|what| {
         let name = format!("plain-{what:?}");
-        let alone = launched(None, &place.words(what, &name, false)).output().unwrap();
+        let alone = launched(None, &place.words(what, &name, Job::None)).output().unwrap();
         place.result(what, &name, &alone.stdout)
     });
     let (first, mut kills) = (number_in("ATTA_SEED", 1), 0);
@@ -176,8 +220,9 @@ fn kill_and_go_on(test: &str, jobs: u64) {
         let mut random = Random::new(seed);
         let at = usize::try_from(seed).unwrap() % ALL.len();
         let (what, name) = (ALL[at], format!("of-{seed}"));
-        let words = place.words(what, &name, true);
-        let mut about = format!("seed {seed}, {what:?}:");
+        let job = Job::random(&mut random, what);
+        let words = place.words(what, &name, job);
+        let mut about = format!("seed {seed}, {what:?}, {job:?}:");
         let mut last = None;
         for _ in 0..1 + random.index(RUNS_MAX) {
             let on = mpis.get(random.index(mpis.len() + 1)).map(|mpi| (mpi, 1 + random.index(4) as u32));
