@@ -8,6 +8,7 @@ mod copying;
 mod logs;
 
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -163,6 +164,9 @@ impl Job<'_> {
         if !outcome.stopped {
             return Some(outcome);
         }
+        if self.logs.is_empty() && self.existing == Existing::Replace {
+            assert_named_directories_are_whole(self.source, &self.target);
+        }
         if self.throw(3) > 0 {
             let torn = self.throw(log.bytes.len() as u64 + 1) as usize;
             log.bytes.truncate(torn);
@@ -203,6 +207,24 @@ impl Job<'_> {
                 std::fs::rename(&other, path).unwrap();
             }
             _ => remove(&directories[self.throw(directories.len() as u64) as usize]),
+        }
+    }
+}
+
+/// A run that was stopped has given no directory its name before its files were complete. Large files, files with several names, and the names of
+/// a large directory may come after it.
+fn assert_named_directories_are_whole(source: &Path, target: &Path) {
+    let names = |directory: &Path| std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    for named in walk_of(target).into_iter().filter(|path| is_directory(path)) {
+        let from = source.join(named.strip_prefix(target).unwrap());
+        if names(&from).count() > 1_000 {
+            continue;
+        }
+        for path in names(&from) {
+            let found = path.symlink_metadata().unwrap();
+            let comes_before = found.is_file() && found.nlink() == 1 && found.len() < 1 << 17;
+            let copy = named.join(path.file_name().unwrap());
+            assert!(!comes_before || copy.symlink_metadata().is_ok(), "{}", copy.display());
         }
     }
 }
