@@ -10,8 +10,12 @@ use crate::copy::target::mirror::{CurrentSlice, Location, Mirror, Part, SourceDi
 use crate::tree::slice::hand_over;
 
 impl Committer<'_> {
-    /// Gives the directory of a slice its final name.
+    /// Gives the directory of a slice its final name. Not after a stop, which may have left names out: a later run of the job does that, and
+    /// without a job the end of the copy.
     pub(crate) fn name_directory(&mut self, slice: &CurrentSlice<'_>) {
+        if self.commit.noting.is_some() && self.maker.target.options.walk.stop.is_set() {
+            return;
+        }
         let Some(mirror) = Mirror::of(slice.directory()) else { return };
         if mirror.target.alias().is_some() && !mirror.is_foreign() {
             let origin = Location::Itself(Arc::clone(slice.directory()));
