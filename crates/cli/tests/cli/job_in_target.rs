@@ -481,6 +481,37 @@ fn copy_killed_in_its_first_second_is_the_same_copy() {
     assert!(here.join("target/tree/flat").is_dir());
 }
 
+/// The second run removes what the first has left, also its record, and is killed before its own job begins.
+#[test]
+fn copy_killed_twice_in_its_first_second_goes_on() {
+    let (scratch, source) = tree();
+    let here = scratch.path();
+    let home = here.join(format!(".atta.{}", rustix::process::geteuid().as_raw()));
+    let runs = || if home.exists() { names_in(&home) } else { Vec::new() };
+    let kill_when = |is_due: &dyn Fn() -> bool| {
+        let mut command = copy_in(here, &["--iops", "300", "tree", "target"]);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        while !is_due() {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before");
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    };
+    kill_when(&|| here.join("target").exists());
+    // TARGET is older than the next run by more than the clocks of hosts may differ.
+    std::thread::sleep(Duration::from_millis(2_500));
+    for _ in 0..2 {
+        let before = runs();
+        kill_when(&|| {
+            runs().iter().any(|run| !before.contains(run)) && !runs().iter().any(|run| before.contains(run))
+        });
+    }
+    run(&mut copy_in(here, &["tree", "target"])).expect_code(0);
+    assert_same(&source, &here.join("target"));
+    assert_eq!(names_in(here), ["target", "tree"]);
+}
+
 /// TARGET has only its temporary name when the copy is killed, and then somebody makes a directory of that name.
 #[test]
 fn directory_made_after_a_kill_is_not_the_copy() {

@@ -14,6 +14,8 @@ use super::record::Record;
 use super::tree;
 use atta_sys as sys;
 
+/// Seconds from the begin of a run to the birth of what it makes before its job begins.
+const BORN_WITHIN: i64 = 3;
 /// Runs of one user in one place that are looked at.
 pub(crate) const RUNS_MAX: usize = 4096;
 
@@ -52,6 +54,21 @@ impl Other {
 /// The runs whose directories are in that of all runs.
 pub(crate) fn others_in(home: &Arc<OwnedFd>) -> Vec<Other> {
     others_among(home, |_| true)
+}
+
+/// When the run began that has made the directory with this name in TOP, if a run for this request has, and its job may not have begun. The record of
+/// that run, or of one that went on with it, says that it makes the name; its temporary directory is gone; and the directory was born when that
+/// run began. In seconds since 1970.
+pub(crate) fn made_since(top: &OwnedFd, home: &Arc<OwnedFd>, request: &str, name: &CStr) -> Option<u64> {
+    let born = sys::stat_at(top, name, true).ok()?.btime?.seconds;
+    let made_by = |other: &Other| {
+        let since = other.record.makes_since();
+        let is_new = (-1..=BORN_WITHIN).contains(&(born - i64::try_from(since).ok()?));
+        let has_alias =
+            !matches!(sys::stat_at(top, &other.namer.of_directory(name), false), Err(Errno::NOENT));
+        (other.record.makes_new(request, name) && is_new && !has_alias).then_some(since)
+    };
+    others_in(home).iter().find_map(made_by)
 }
 
 pub(super) fn others_among(home: &Arc<OwnedFd>, is_wanted: impl Fn(&CString) -> bool) -> Vec<Other> {

@@ -91,6 +91,8 @@ pub(crate) struct Record {
     pub(crate) log: Option<LogPlace>,
     /// The name of the job's directory, if that is in the one of all runs of the user.
     pub(crate) request: Option<String>,
+    /// When the first run for this request began, in seconds since 1970, if that one has made the name, and neither has begun a job.
+    pub(crate) since: Option<u64>,
     pub(crate) makes: Vec<Makes>,
 }
 
@@ -105,7 +107,8 @@ impl Record {
             0..=NAMES_MAX => makes,
             _ => vec![Makes { name: c".".to_owned(), is_new: false }],
         };
-        Self { job, holder, boot: boot(), uid, top, is_into, log: None, request: None, makes }
+        let (log, request, since) = (None, None, None);
+        Self { job, holder, boot: boot(), uid, top, is_into, log, request, since, makes }
     }
 
     /// For a run that has a log of its job, or not.
@@ -118,10 +121,20 @@ impl Record {
         Self { request, ..self }
     }
 
-    /// Whether it is of a run for this request that makes this name in the directory that it is beside.
+    /// For a run that goes on with the name that an earlier run for this request has made.
+    pub(crate) fn with_since(self, since: Option<u64>) -> Self {
+        Self { since, ..self }
+    }
+
+    /// Whether it is of a run for this request that makes this name in the directory that it is beside, or goes on with one that made it.
     pub(crate) fn makes_new(&self, request: &str, name: &CStr) -> bool {
-        let is_new = !self.is_into && self.makes.iter().any(|makes| makes.is_new && *makes.name == *name);
-        is_new && self.request.as_deref() == Some(request)
+        let makes_it = |makes: &Makes| (makes.is_new || self.since.is_some()) && *makes.name == *name;
+        !self.is_into && self.makes.iter().any(makes_it) && self.request.as_deref() == Some(request)
+    }
+
+    /// When the run began that makes the names, in seconds since 1970.
+    pub(crate) fn makes_since(&self) -> u64 {
+        self.since.unwrap_or(self.holder.started)
     }
 
     /// Whether it is of a process of this host.
@@ -136,7 +149,7 @@ impl Record {
     }
 
     pub(crate) fn to_text(&self) -> String {
-        let Self { job, holder, boot, uid, top, is_into, log, request, makes } = self;
+        let Self { job, holder, boot, uid, top, is_into, log, request, since, makes } = self;
         let mut text = format!("{HEAD}\njob {job:016x}\nhost {}\nboot {boot}\n", holder.host);
         let _ = writeln!(
             text,
@@ -154,6 +167,9 @@ impl Record {
         if let Some(request) = request {
             let _ = writeln!(text, "request {request}");
         }
+        if let Some(since) = since {
+            let _ = writeln!(text, "since {since}");
+        }
         for Makes { name, is_new } in makes {
             let word = if *is_new { "new" } else { "name" };
             let _ = writeln!(text, "{word} {}", hex(name.to_bytes()));
@@ -166,9 +182,10 @@ impl Record {
     pub(crate) fn from_text(text: &[u8]) -> Option<Self> {
         let mut read = Fields::default();
         fields_of(text, HEAD, BYTES_MAX)?.try_for_each(|(word, rest)| read.take(word, rest))?;
-        let Fields { job, host, boot, pid, uid, started, top, is_into, log, request, makes } = read;
+        let Fields { job, host, boot, pid, uid, started, top, is_into, log, request, since, makes } = read;
         let holder = Holder { host: host?, pid: pid?, started: started? };
-        Some(Self { job: job?, holder, boot: boot?, uid: uid?, top: top?, is_into, log, request, makes })
+        let (job, boot, uid, top) = (job?, boot?, uid?, top?);
+        Some(Self { job, holder, boot, uid, top, is_into, log, request, since, makes })
     }
 }
 
@@ -196,6 +213,7 @@ struct Fields {
     is_into: bool,
     log: Option<LogPlace>,
     request: Option<String>,
+    since: Option<u64>,
     makes: Vec<Makes>,
 }
 
@@ -226,6 +244,7 @@ impl Fields {
                 once(&mut self.log, here.or(rest.is_empty().then_some(LogPlace::Elsewhere)))
             }
             "request" => once(&mut self.request, is_word(rest).then(|| rest.to_owned())),
+            "since" => once(&mut self.since, rest.parse().ok()),
             "new" | "name" => {
                 let name = unhex(rest).and_then(|name| CString::new(name).ok());
                 let name = name.filter(|name| is_name(name) && self.makes.len() < NAMES_MAX)?;
@@ -308,7 +327,9 @@ mod tests {
     fn record() -> Record {
         let makes: [(&CStr, bool); 3] = [(c"new name", true), (c"b\xff\n", false), (c".", false)];
         let makes = makes.map(|(name, is_new)| Makes { name: name.to_owned(), is_new });
-        Record::of_this_process(7, (1, 2), true, makes.to_vec()).with_log(Some(LogPlace::Here))
+        Record::of_this_process(7, (1, 2), true, makes.to_vec())
+            .with_log(Some(LogPlace::Here))
+            .with_since(Some(5))
     }
 
     #[test]

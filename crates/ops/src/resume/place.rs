@@ -23,8 +23,6 @@ use crate::jobs::names::Namer;
 use crate::metadata::give::times;
 use atta_sys::{self as sys, retry};
 
-/// Seconds from the begin of a run to the birth of what it makes before its job begins.
-const BORN_WITHIN: i64 = 3;
 /// How often the directory of all runs is made again if other processes remove it.
 const MAKE_TRIES: u32 = 16;
 
@@ -177,15 +175,7 @@ impl JobPlace {
         let (Ok(top), Ok(home), Some(request)) = (in_target.top(), in_target.home(), self.name()) else {
             return false;
         };
-        let is_of = |other: &jobs::others::Other| {
-            let born = sys::stat_at(&top, name, true).ok().and_then(|found| found.btime);
-            let started = i64::try_from(other.record.holder.started).unwrap_or(i64::MAX);
-            let is_new = born.is_some_and(|born| (-1..=BORN_WITHIN).contains(&(born.seconds - started)));
-            let alias = other.namer.of_directory(name);
-            let has_alias = !matches!(sys::stat_at(&top, &alias, false), Err(Errno::NOENT));
-            other.record.makes_new(&request, name) && is_new && !has_alias
-        };
-        jobs::others::others_in(&Arc::new(home)).iter().any(is_of)
+        jobs::others::made_since(&top, &Arc::new(home), &request, name).is_some()
     }
 
     /// The directory of all runs of this user that it is in, if it is in the target of a copy or beside a catalog.

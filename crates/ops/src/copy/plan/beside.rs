@@ -14,8 +14,9 @@ use crate::copy::options::{Fsync, Leftovers, Notice, Options, Watch};
 use crate::copy::plan::roots::{Destination, Roots};
 use crate::copy::target::mirror::Shared;
 
+use crate::jobs::directory::open_private;
 use crate::jobs::names::Namer;
-use crate::jobs::others::{Other, State, remove_other};
+use crate::jobs::others::{Other, State, made_since, remove_other};
 use crate::jobs::record::{LogPlace, Makes, Record};
 use crate::jobs::sweep::{Top, sweep};
 use crate::jobs::tree::Manner;
@@ -46,7 +47,8 @@ pub(crate) fn begin(place: &Place<'_>, sources: &[Vec<u8>]) -> Result<Option<Job
     let is_locked = target.is_taken();
     let record = Record::of_this_process(namer.job(), identity, target.is_into(), made_by(top, roots))
         .with_log(options.log_place())
-        .with_request(options.request.clone());
+        .with_request(options.request.clone())
+        .with_since(goes_on_since(place));
     let setting = Setting {
         top,
         namer,
@@ -80,6 +82,15 @@ pub(crate) fn begin(place: &Place<'_>, sources: &[Vec<u8>]) -> Result<Option<Job
     let others = others.into_iter().filter(|other| other.record.job != namer.job());
     others.for_each(|other| place.settle(other, identity));
     Ok(Some(job))
+}
+
+/// When the run for the same request began that has made the name of this copy and was killed before its job began. This run may be killed as early, after
+/// it has removed the record of that one.
+fn goes_on_since(Place { target, roots, shared, options, .. }: &Place<'_>) -> Option<u64> {
+    let request = options.request.as_deref().filter(|_| !target.is_into())?;
+    let home = open_private(&target.top, &shared.namer.home(), None).ok()?;
+    let home = Arc::new(home);
+    roots.names().iter().find_map(|name| made_since(&target.top, &home, request, name))
 }
 
 /// The names that the copy makes in TOP.
