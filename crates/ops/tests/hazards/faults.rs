@@ -44,18 +44,23 @@ fn file_without_space_leaves_nothing() {
         assert_no_leftovers(&served.directory);
         drop(served);
         // In one that was there it has another one until it is whole: the first that is made so.
-        // The first file created in TARGET is the owner probe: it is closed at once.
-        let skip = if matches!(operation, "create" | "flush") { 1 } else { 0 };
-        let rule = format!("{operation}:old/.atta.*.*.*:{error}:skip={skip}:times=1");
+        // The first file created in TARGET is the owner probe. Every close of a file is a flush, also that of a process which another
+        // test starts, in its copy of the table of descriptors: so all of them fail.
+        let (count, copied, when) = match operation {
+            "flush" => (3, 1, ""),
+            "create" => (1, 3, ":skip=1:times=1"),
+            _ => (1, 3, ":times=1"),
+        };
+        let rule = format!("{operation}:old/.atta.*.*.*:{error}{when}");
         let Some(served) = serve(test, |directory| small_and_old(&directory.join("old")), &[&rule]) else {
             return;
         };
         let source = served.scratch.join("source");
         small(&source);
         let (_, failures) = copy_within(&source, &served.at("old"));
-        assert_eq!(failures.len(), 1, "{rule}: {failures:?}");
-        assert!(failures[0].2.contains(error), "{rule}: {failures:?}");
-        assert_eq!(assert_whole_or_old(&source, &served.beneath("old"), b"old"), 3, "{rule}");
+        assert_eq!(failures.len(), count, "{rule}: {failures:?}");
+        assert!(failures.iter().all(|failed| failed.2.contains(error)), "{rule}: {failures:?}");
+        assert_eq!(assert_whole_or_old(&source, &served.beneath("old"), b"old"), copied, "{rule}");
         assert_no_leftovers(&served.directory);
     }
 }
