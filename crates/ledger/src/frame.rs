@@ -59,21 +59,30 @@ pub(crate) enum Begins {
 /// [`FRAME_MAX`] bytes, begins at no multiple of 8, or says that bytes behind it are on storage.
 #[must_use]
 pub fn frame(key: &Key, log: LogName, frame: Frame, sections: &[Vec<u8>]) -> Option<Vec<u8>> {
-    let mut bytes =
-        Vec::with_capacity(HEAD + CHECK + sections.iter().map(|section| section.len() + 8).sum::<usize>());
+    let mut bytes = Vec::new();
+    frame_into(&mut bytes, (key, log), frame, sections).then_some(bytes)
+}
+
+/// As [`frame`], in place of what `bytes` has. Returns false, with bytes that are no frame, where `frame` returns none.
+#[must_use]
+pub fn frame_into(
+    bytes: &mut Vec<u8>,
+    (key, log): (&Key, LogName),
+    frame: Frame,
+    sections: &[Vec<u8>],
+) -> bool {
+    bytes.clear();
+    bytes.reserve(HEAD + CHECK + sections.iter().map(|section| section.len() + 8).sum::<usize>());
     bytes.extend(MAGIC);
     bytes.push(VERSION as u8);
     bytes.extend([0; 4]);
     bytes.extend(frame.sequence.to_le_bytes());
     bytes.extend(frame.synced.to_le_bytes());
     bytes.extend([0; CHECK]);
-    sections
-        .iter()
-        .filter(|section| !section.is_empty())
-        .for_each(|section| encode_bytes(section, &mut bytes));
+    sections.iter().filter(|section| !section.is_empty()).for_each(|section| encode_bytes(section, bytes));
     let is_placed = frame.offset.is_multiple_of(ALIGN) && frame.synced <= frame.offset;
     if !is_placed || bytes.len() as u64 > FRAME_MAX - ALIGN - CHECK as u64 {
-        return None;
+        return false;
     }
     let length = (bytes.len() - HEAD) as u32;
     bytes[4..8].copy_from_slice(&length.to_le_bytes());
@@ -81,9 +90,9 @@ pub fn frame(key: &Key, log: LogName, frame: Frame, sections: &[Vec<u8>]) -> Opt
     let of_head = checks.check(frame.offset, &bytes[..HEAD - CHECK]);
     bytes[HEAD - CHECK..HEAD].copy_from_slice(&of_head);
     bytes.resize(bytes.len().next_multiple_of(ALIGN as usize), 0);
-    let of_frame = checks.check(frame.offset, &bytes);
+    let of_frame = checks.check(frame.offset, bytes);
     bytes.extend(of_frame);
-    Some(bytes)
+    true
 }
 
 /// Makes the checks of a log.

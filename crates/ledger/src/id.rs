@@ -62,10 +62,20 @@ impl Key {
 
 /// How many bytes two paths share.
 pub(crate) fn shared(one: &[u8], other: &[u8]) -> usize {
-    let (chunks, others) = (one.as_chunks::<16>().0, other.as_chunks::<16>().0);
-    let whole = 16 * chunks.iter().zip(others).take_while(|(one, other)| one == other).count();
-    let rest = one[whole..].iter().zip(&other[whole..]);
-    whole + rest.take_while(|(one, other)| one == other).count()
+    const BLOCK: usize = 16;
+    let most = one.len().min(other.len());
+    let (one, other) = (&one[..most], &other[..most]);
+    let blocks = one.as_chunks::<BLOCK>().0.iter().zip(other.as_chunks::<BLOCK>().0);
+    let whole = BLOCK * blocks.take_while(|(one, other)| one == other).count();
+    // The block that differs, or the last one, part of which was compared.
+    let from = if whole + BLOCK <= most { whole } else { most.saturating_sub(BLOCK) };
+    match (one[from..].first_chunk::<BLOCK>(), other[from..].first_chunk::<BLOCK>()) {
+        (Some(one), Some(other)) => {
+            let differs = u128::from_le_bytes(*one) ^ u128::from_le_bytes(*other);
+            from + differs.trailing_zeros() as usize / 8
+        }
+        _ => one.iter().zip(other).take_while(|(one, other)| one == other).count(),
+    }
 }
 
 /// The names of a path.
@@ -83,5 +93,25 @@ impl Id {
 impl std::fmt::Debug for Id {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:016x}{:016x}", self.0[0], self.0[1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_bytes_are_counted() {
+        let path: Vec<u8> = (0..40).collect();
+        for (length, differs) in (0..40).flat_map(|length| (0..=length).map(move |differs| (length, differs)))
+        {
+            let mut other = path[..length].to_vec();
+            if let Some(byte) = other.get_mut(differs) {
+                *byte ^= 0x80;
+            }
+            for (one, other) in [(&path[..], &other[..]), (&other, &path), (&other, &path[..length])] {
+                assert_eq!(shared(one, other), differs, "{length}");
+            }
+        }
     }
 }

@@ -32,7 +32,7 @@ mod fuzz;
 
 pub use cuts::{JobLogs, Refused};
 pub use fold::{Fold, FrameAt, Item, Left, Logs, Stage};
-pub use frame::{FRAME_MAX, Frame, frame, sections};
+pub use frame::{FRAME_MAX, Frame, frame, frame_into, sections};
 pub use id::{Id, Key};
 pub use log::{Broken, Contents, LogBytes, LogName, read};
 pub use record::{At, Fact, Record, Records, Seen, SliceNumber, records};

@@ -167,10 +167,6 @@ struct Last {
 }
 
 impl Last {
-    fn is(&self, at: At<'_>) -> bool {
-        self.is_there && self.root == at.root && self.path == at.path
-    }
-
     fn set(&mut self, root: u32, shared: usize, rest: &[u8]) {
         (self.is_there, self.root) = (true, root);
         self.path.truncate(shared);
@@ -222,7 +218,13 @@ impl Records {
 
     /// Adds a fact about a directory.
     pub fn add_fact(&mut self, at: At<'_>, fact: &Fact<'_>) {
-        self.begin(at, kind(fact));
+        self.add_fact_near(at, 0, fact);
+    }
+
+    /// The same. `same`: so many bytes of the path are those of the fact before, which are not compared again. The section may have been
+    /// [taken](Self::take) since.
+    pub fn add_fact_near(&mut self, at: At<'_>, same: usize, fact: &Fact<'_>) {
+        self.begin(at, same, kind(fact));
         let out = &mut self.bytes;
         match fact {
             Fact::Found { name, mark: 0 } | Fact::Mended { name } => encode_bytes(name, out),
@@ -255,11 +257,16 @@ impl Records {
         }
     }
 
-    fn begin(&mut self, at: At<'_>, kind: u8) {
-        if self.last.is(at) {
+    fn begin(&mut self, at: At<'_>, same: usize, kind: u8) {
+        let same = same.min(self.last.path.len()).min(at.path.len());
+        debug_assert_eq!(self.last.path[..same], at.path[..same]);
+        let shared = same + shared(&self.last.path[same..], &at.path[same..]);
+        if self.last.is_there
+            && self.last.root == at.root
+            && shared == self.last.path.len().max(at.path.len())
+        {
             return self.bytes.push(kind | SAME);
         }
-        let shared = shared(&self.last.path, at.path);
         let rest = &at.path[shared..];
         self.bytes.push(kind);
         at.root.encode(&mut self.bytes);

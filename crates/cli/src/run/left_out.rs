@@ -57,11 +57,15 @@ impl LeftOut {
     }
 }
 
-/// Whether an entry is the one with this device and inode.
-fn is_at(entry: &Entry<'_>, (device, inode): (u64, u64)) -> bool {
-    if entry.inode != inode {
-        return false;
-    }
+/// Whether an entry is the one with this device and inode. Asked for each entry of the tree.
+#[inline]
+fn is_at(entry: &Entry<'_>, place: (u64, u64)) -> bool {
+    entry.inode == place.1 && is_on(entry, place)
+}
+
+/// The same for one with that inode.
+#[cold]
+fn is_on(entry: &Entry<'_>, (device, inode): (u64, u64)) -> bool {
     let found = entry.metadata.map(|metadata| (metadata.device, metadata.inode));
     let found =
         found.or_else(|| walk::look_at(&entry.path()).ok().map(|metadata| (metadata.device, metadata.inode)));

@@ -33,7 +33,6 @@ use crate::tree::listing::descriptor_cache::DescriptorCache;
 use crate::tree::listing::facts::Fact;
 use crate::tree::listing::link;
 use crate::tree::listing::names::Names;
-use crate::tree::listing::path::CurrentPath;
 use crate::tree::operation::{Cx, DirectoryOf, Handler, Here, Of, Own, ResultsOf, Stage, Tasks};
 use crate::tree::options::Options;
 use crate::tree::profile::{Counters, Phase, Profile, Stopwatch};
@@ -58,7 +57,7 @@ pub(crate) struct TreeJob<'a, V: Handler> {
     pub(crate) starts: Mutex<Box<dyn Iterator<Item = Seed> + Send + 'a>>,
     pub(crate) counters: Vec<CachePadded<Counters>>,
     /// Current duration of one `statx` in nanoseconds. It determines the size of batches.
-    pub(crate) stat_ns: AtomicU64,
+    pub(crate) stat_ns: CachePadded<AtomicU64>,
     /// How many descriptors it may hold open, and how many threads that allows.
     pub(crate) budget: Budget,
     /// Large directories that are open between two buffers. Their descriptors cannot be closed.
@@ -100,8 +99,6 @@ pub(crate) struct Worker<'a, V: Handler> {
     pub(crate) tasks: Tasks<V::State>,
     /// The sum of the results of slices that have ended on this thread.
     pub(crate) results: ResultsOf<V>,
-    /// The path of the current directory.
-    pub(crate) path: CurrentPath<V::State>,
     /// Buffer for one block of names.
     pub(crate) facts: Vec<Fact>,
     pub(crate) buffer: Vec<MaybeUninit<u8>>,
@@ -133,7 +130,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             roots: Roots::default(),
             starts: Mutex::new(starts),
             counters: (0..budget.threads).map(|_| CachePadded::default()).collect(),
-            stat_ns: AtomicU64::new(1_000),
+            stat_ns: CachePadded::new(AtomicU64::new(1_000)),
             budget,
             reading: AtomicUsize::new(0),
             anchors: Anchors::default(),
@@ -437,7 +434,6 @@ impl<'a, V: Handler> Job for TreeJob<'a, V> {
             watch: Stopwatch::start(),
             tasks: Tasks::default(),
             results: ResultsOf::<V>::default(),
-            path: CurrentPath::default(),
             facts: Vec::new(),
             buffer: Vec::new(),
             names: Names::default(),

@@ -15,12 +15,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use atta_ledger::{Frame, Key, LogName, Record, Records, frame};
+use atta_ledger::{Frame, Key, LogName, Record, Records, frame_into};
 use rustix::io::Errno;
 
 use super::file::{Calls, reserve};
 use super::outcome::{LogCall, LogError, LogWritten};
 use crate::stop::Stop;
+
+/// Memory for the bytes of a frame that is kept for the next one.
+const BYTES_KEPT: usize = 16 << 20;
 
 /// A log that is written.
 #[derive(Debug)]
@@ -36,6 +39,8 @@ pub(super) struct Journal<'a> {
     synced: u64,
     /// The frames behind them.
     unsynced: VecDeque<Unsynced>,
+    /// Memory for the bytes of a frame.
+    bytes: Vec<u8>,
     /// What the next frame begins with.
     cut: Option<Vec<u8>>,
     /// The next sync should not wait for its time.
@@ -87,6 +92,7 @@ impl<'a> Journal<'a> {
             sequence: 0,
             synced: 0,
             unsynced: VecDeque::new(),
+            bytes: Vec::new(),
             cut: None,
             is_sync_due: false,
             written: LogWritten::default(),
@@ -163,17 +169,23 @@ impl<'a> Journal<'a> {
     fn append(&mut self, mut sections: Vec<Vec<u8>>) -> Result<(), LogError> {
         sections.splice(0..0, self.cut.take());
         let head = Frame { offset: self.end, sequence: self.sequence, synced: self.synced };
-        let bytes = frame(&self.key, self.file.name(), head, &sections);
-        let end = self.end + bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+        let mut bytes = std::mem::take(&mut self.bytes);
+        let is_frame = frame_into(&mut bytes, (&self.key, self.file.name()), head, &sections);
+        let end = self.end + if is_frame { bytes.len() as u64 } else { 0 };
         self.unsynced.push_back(Unsynced { end, sections });
-        let bytes = bytes.ok_or_else(|| self.error(LogCall::Write, Errno::FBIG))?;
+        if !is_frame {
+            return Err(self.error(LogCall::Write, Errno::FBIG));
+        }
         let began = Instant::now();
         let outcome = self.reserve_ahead(end).and_then(|()| self.write_all(&bytes));
         self.written.writing += began.elapsed();
         outcome?;
-        (self.end, self.sequence) = (end, self.sequence + 1);
-        self.written.frames += 1;
         self.written.bytes += bytes.len() as u64;
+        self.written.frames += 1;
+        (self.end, self.sequence) = (end, self.sequence + 1);
+        if bytes.capacity() <= BYTES_KEPT {
+            self.bytes = bytes;
+        }
         Ok(())
     }
 

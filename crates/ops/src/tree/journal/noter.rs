@@ -14,7 +14,8 @@ use crate::tree::listing::path::CurrentPath;
 #[derive(Debug)]
 pub(crate) struct Noter<'j, S: State> {
     side: Option<Side<'j, S::Results>>,
-    path: CurrentPath<S>,
+    /// Of the directory that the thread works on. Each note sets it to that of its own directory, which is mostly the same.
+    pub(crate) path: CurrentPath<S>,
     stop: Stop,
     /// Something of the current names failed.
     has_failed: bool,
@@ -29,6 +30,21 @@ struct Side<'j, R> {
     bytes: Arc<AtomicUsize>,
     /// Bytes that were not added to those yet.
     unpublished: usize,
+    /// Whether the last note waits for a sync.
+    noted_held: bool,
+}
+
+/// A directory that is noted, and how many bytes of its path are those of the note before, which are not compared again.
+#[derive(Clone, Copy)]
+struct Near<'a> {
+    at: At<'a>,
+    same: usize,
+}
+
+impl<R> Notes<R> {
+    fn add(&mut self, Near { at, same }: Near<'_>, fact: &Fact<'_>) {
+        self.records.add_fact_near(at, same, fact);
+    }
 }
 
 impl<S: State> Default for Noter<'_, S> {
@@ -41,7 +57,7 @@ impl<'j, S: State> Noter<'j, S> {
     pub(crate) fn new(journal: Option<&'j Journal<S::Results>>, stop: &Stop) -> Self {
         let side = journal.map(|journal| {
             let (notes, bytes) = journal.join();
-            Side { journal, notes, bytes, unpublished: 0 }
+            Side { journal, notes, bytes, unpublished: 0, noted_held: false }
         });
         Self { side, stop: stop.clone(), ..Self::default() }
     }
@@ -68,12 +84,12 @@ impl<'j, S: State> Noter<'j, S> {
 
     /// Notes a subdirectory, before its task can run, and its [mark](crate::tree::mark).
     pub(crate) fn found(&mut self, directory: &Arc<Directory<S>>, name: &[u8], mark: u32) {
-        self.note(directory, When::Now, |notes, at| notes.records.add_fact(at, &Fact::Found { name, mark }));
+        self.note(directory, When::Now, |notes, near| notes.add(near, &Fact::Found { name, mark }));
     }
 
     /// Notes the mark of a directory that is about to be read, other than by the listing that found it.
     pub(crate) fn marked(&mut self, directory: &Arc<Directory<S>>, mark: u32) {
-        self.note(directory, When::Now, |notes, at| notes.records.add_fact(at, &Fact::Marked { mark }));
+        self.note(directory, When::Now, |notes, near| notes.add(near, &Fact::Marked { mark }));
     }
 
     /// Notes the names of a slice of a directory that has several. Returns the number of the slice.
@@ -96,7 +112,7 @@ impl<'j, S: State> Noter<'j, S> {
         names: impl Iterator<Item = &'n [u8]>,
     ) {
         let fact = Fact::Listed { slice, names: names.collect() };
-        self.note(directory, When::Now, |notes, at| notes.records.add_fact(at, &fact));
+        self.note(directory, When::Now, |notes, near| notes.add(near, &fact));
     }
 
     /// Whether the end of a slice is noted: not if something of it failed, or names may have been left out after a stop. Asked when it has ended:
@@ -118,8 +134,8 @@ impl<'j, S: State> Noter<'j, S> {
             return directory.life().note_failure();
         }
         let seen = directory.state().and_then(S::seen);
-        self.note(directory, When::WhenSynced, |notes, at| {
-            notes.records.add_fact(at, &Fact::Done { slice, seen });
+        self.note(directory, When::WhenSynced, |notes, near| {
+            notes.add(near, &Fact::Done { slice, seen });
             if let Some(results) = results {
                 notes.results.add(results);
             }
@@ -133,13 +149,13 @@ impl<'j, S: State> Noter<'j, S> {
         slices: &[SliceNumber],
         results: Option<&S::Results>,
     ) {
-        self.note(directory, When::Now, |notes, at| {
+        self.note(directory, When::Now, |notes, near| {
             if let Some(results) = results {
                 notes.results.add(results);
             }
             let slices = slices.iter().copied().map(Some).chain([None]);
-            slices.for_each(|slice| notes.records.add_fact(at, &Fact::Done { slice, seen: None }));
-            notes.records.add_fact(at, &Fact::Closed);
+            slices.for_each(|slice| notes.add(near, &Fact::Done { slice, seen: None }));
+            notes.add(near, &Fact::Closed);
         });
     }
 
@@ -149,8 +165,8 @@ impl<'j, S: State> Noter<'j, S> {
         if !closes || self.stop.is_set() || results.is_some_and(S::has_failed) {
             return;
         }
-        self.note(directory, When::WhenSynced, |notes, at| {
-            notes.records.add_fact(at, &Fact::Closed);
+        self.note(directory, When::WhenSynced, |notes, near| {
+            notes.add(near, &Fact::Closed);
             if let Some(results) = results {
                 notes.results.add(results);
             }
@@ -161,16 +177,18 @@ impl<'j, S: State> Noter<'j, S> {
         &mut self,
         directory: &Arc<Directory<S>>,
         when: When,
-        add: impl FnOnce(&mut Notes<S::Results>, At<'_>),
+        add: impl FnOnce(&mut Notes<S::Results>, Near<'_>),
     ) {
         let Some(side) = &mut self.side else { return };
         self.path.set(directory);
-        let at = At { root: directory.root_index(), path: self.path.below_root() };
         let holds = when == When::WhenSynced && side.journal.holds.load(Ordering::Relaxed);
+        let same = self.path.mark();
+        let same = if std::mem::replace(&mut side.noted_held, holds) == holds { same } else { 0 };
+        let at = At { root: directory.root_index(), path: self.path.below_root() };
         let mut noted = lock(&side.notes);
         let notes = if holds { &mut noted.held } else { &mut noted.now };
         let before = notes.bytes();
-        add(notes, at);
+        add(notes, Near { at, same });
         side.unpublished += notes.bytes().saturating_sub(before);
         if holds {
             side.journal.has_held.store(true, Ordering::Relaxed);

@@ -51,7 +51,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                 return names;
             }
         };
-        self.worker.path.set(directory);
+        self.worker.noter.path.set(directory);
         let mut facts = std::mem::take(&mut self.worker.facts);
         facts.resize(BLOCK, Fact::default());
         let mut rest = names.iter();
@@ -122,9 +122,12 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         }
         let spent = self.worker.watch.book(Phase::Stat, &job.counters[self.worker.index]);
         if let Some(each) = spent.checked_div(asked) {
-            // A moving average: one slow call must not reduce all batches to single names.
+            // A moving average: one slow call must not reduce all batches to single names. Written when it is no more about right: threads would wait for
+            // each other at a number that all of them change.
             let before = job.stat_ns.load(Ordering::Relaxed);
-            job.stat_ns.store((before * 7 + each) / 8, Ordering::Relaxed);
+            if each.abs_diff(before) > before / 2 {
+                job.stat_ns.store((before * 7 + each) / 8, Ordering::Relaxed);
+            }
         }
         is_stale
     }
@@ -214,7 +217,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             job.between(self.worker, self.queue);
             (names, facts) = (others, unknown);
         }
-        self.worker.path.set(directory);
+        self.worker.noter.path.set(directory);
     }
 
     /// Passes a block to the caller's function and adds tasks to enter its directories.
@@ -227,16 +230,16 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             let Some(kind) = fact.kind else { continue };
             let worker = &mut *self.worker;
             if let (Kind::Unknown, Some(rules)) = (name.kind, &job.options.rules)
-                && worker.path.is_excluded(rules, name.bytes(), kind)
+                && worker.noter.path.is_excluded(rules, name.bytes(), kind)
             {
                 job.counters[worker.index].excluded();
                 job.visit.excluded(&mut worker.visit, 1);
                 continue;
             }
             let entry = Entry {
-                directory: worker.path.bytes(),
+                directory: worker.noter.path.bytes(),
                 name: name.bytes(),
-                root_bytes: worker.path.root_bytes(),
+                root_bytes: worker.noter.path.root_bytes(),
                 depth,
                 kind,
                 inode: fact.metadata.as_ref().map_or(name.inode, |metadata| metadata.inode),

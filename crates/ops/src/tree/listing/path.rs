@@ -14,11 +14,13 @@ pub(crate) struct CurrentPath<S = ()> {
     bytes: Vec<u8>,
     root_bytes: usize,
     of: Option<Arc<Directory<S>>>,
+    /// How many bytes have been the same since [`mark`](Self::mark).
+    unchanged: usize,
 }
 
 impl<S: State> Default for CurrentPath<S> {
     fn default() -> Self {
-        Self { bytes: Vec::new(), root_bytes: 0, of: None }
+        Self { bytes: Vec::new(), root_bytes: 0, of: None, unchanged: 0 }
     }
 }
 
@@ -28,9 +30,7 @@ impl<S: State> CurrentPath<S> {
         if self.of.as_ref().is_some_and(|last| Arc::ptr_eq(last, directory)) {
             return;
         }
-        let Some(last) = self.of.replace(Arc::clone(directory)) else {
-            return self.root_bytes = directory.path_into(&mut self.bytes);
-        };
+        let Some(last) = self.of.replace(Arc::clone(directory)) else { return self.set_whole(directory) };
         let is =
             |other: &Arc<Directory<S>>| directory.parent().is_some_and(|parent| Arc::ptr_eq(parent, other));
         let shared = if is(&last) {
@@ -38,11 +38,23 @@ impl<S: State> CurrentPath<S> {
         } else if let Some(parent) = last.parent().filter(|parent| is(parent)) {
             parent.path_bytes()
         } else {
-            return self.root_bytes = directory.path_into(&mut self.bytes);
+            return self.set_whole(directory);
         };
+        self.unchanged = self.unchanged.min(shared);
         self.bytes.truncate(shared);
         self.bytes.resize(directory.path_bytes() - directory.name().to_bytes().len(), b'/');
         self.bytes.extend_from_slice(directory.name().to_bytes());
+    }
+
+    fn set_whole(&mut self, directory: &Directory<S>) {
+        self.unchanged = 0;
+        self.root_bytes = directory.path_into(&mut self.bytes);
+    }
+
+    /// How many bytes of the [path below the root](Self::below_root) are surely those that it had when this was called last.
+    pub(crate) fn mark(&mut self) -> usize {
+        let before = self.bytes.len() - self.below_root().len();
+        std::mem::replace(&mut self.unchanged, self.bytes.len()).saturating_sub(before)
     }
 
     /// The path, which begins with the root as given.
@@ -99,13 +111,21 @@ mod tests {
             made.push(directory);
         }
         let mut current = CurrentPath::default();
-        let mut expected = Vec::new();
+        let (mut expected, mut marked, mut most) = (Vec::new(), Vec::new(), 0);
         for step in 0..400_usize {
             // Every directory comes after every other one, as children, siblings, strangers and itself.
             let directory = &made[(step * step + step / 7) % made.len()];
             current.set(directory);
             assert_eq!(current.root_bytes(), directory.path_into(&mut expected));
             assert_eq!(current.bytes(), expected);
+            if step % 3 == 0 {
+                let now = current.below_root().to_vec();
+                let same = current.mark();
+                most = most.max(same);
+                assert_eq!(marked.get(..same), Some(&now[..same]));
+                marked = now;
+            }
         }
+        assert!(most > 0);
     }
 }

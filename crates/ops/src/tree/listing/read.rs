@@ -189,7 +189,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         if buffer.is_empty() {
             buffer.resize(BUFFER_BYTES, MaybeUninit::uninit());
         }
-        self.worker.path.set(here.directory);
+        self.worker.noter.path.set(here.directory);
         let more = self.take_names(here.directory, RawDir::new(here.descriptor, &mut buffer), names);
         self.worker.buffer = buffer;
         more
@@ -235,7 +235,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         }
         // If the directory does not report the kind, the rules are applied once it is known.
         if let (Some(rules), true) = (&self.job.options.rules, name.kind != Kind::Unknown)
-            && self.worker.path.is_excluded(rules, bytes, name.kind)
+            && self.worker.noter.path.is_excluded(rules, bytes, name.kind)
         {
             self.worker.excluded += 1;
             return self.job.counters[self.worker.index].excluded();
