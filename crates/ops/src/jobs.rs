@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use atta_entry::Errno;
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FlockOperation, Mode};
+use rustix::fs::{AtFlags, FlockOperation, Mode, Timespec, Timestamps, UTIME_NOW};
 
 use crate::metadata::inherited;
 use atta_sys::{self as sys, Features, retry};
@@ -247,6 +247,13 @@ impl Job {
         self.stays = true;
     }
 
+    /// Notes in the times of the record that the run makes its names from now on.
+    pub(crate) fn touch(&self) -> Result<(), Errno> {
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        let times = Timestamps { last_access: now, last_modification: now };
+        self.file.as_ref().map_or(Ok(()), |file| retry(|| rustix::fs::futimens(file, &times)))
+    }
+
     /// Keeps the directory for later runs, which need the record for leftovers.
     pub(crate) fn keep(&mut self) {
         self.directory = None;
@@ -303,6 +310,34 @@ mod tests {
 
     fn names(scratch: &Scratch) -> Vec<CString> {
         sys::names_of(top(scratch), 100).unwrap()
+    }
+
+    /// A run that has removed for long what others left, and is killed as soon as it has made its name.
+    #[test]
+    fn name_is_known_to_be_made_after_long_preparations() {
+        let scratch = Scratch::new("jobs").unwrap();
+        let (top, namer) = (top(&scratch), Namer::new(1));
+        let makes = vec![Makes { name: c"new".to_owned(), is_new: true }];
+        let mut record = Record::of_this_process(namer.job(), (1, 2), false, makes);
+        record.request = Some("job.x".to_owned());
+        record.holder.started -= 60;
+        let features = Features::default();
+        let setting =
+            Setting { top: &top, namer: &namer, own_uid: None, is_alone: false, is_durable: false, features };
+        let mut begun = begin(&setting, &record, |_| Ok::<(), ()>(())).unwrap().unwrap();
+        let file = begun.job.file.as_ref().unwrap();
+        let long_ago = Timespec { tv_sec: 1_000_000_000, tv_nsec: 0 };
+        let times = Timestamps { last_access: long_ago, last_modification: long_ago };
+        rustix::fs::futimens(file, &times).unwrap();
+        fs::create_dir(scratch.join("new")).unwrap();
+        let Some(born) = sys::stat_at(&top, c"new", true).unwrap().btime else { return };
+        let home = || Arc::new(open_private(&*top, &namer.home(), None).unwrap());
+        let made = |request: &str| others::made_since(&top, &home(), request, c"new");
+        assert_eq!(made("job.x"), None);
+        begun.job.touch().unwrap();
+        assert_eq!(made("job.x"), u64::try_from(born.seconds).ok());
+        assert_eq!(made("job.y"), None);
+        begun.job.end().unwrap();
     }
 
     #[test]

@@ -18,6 +18,16 @@ pub const fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
+/// The number in an environment variable, such as the seed that a test is to be repeated with. None: it is not set.
+///
+/// # Panics
+/// It is no number.
+#[must_use]
+pub fn asked(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{variable} is no number: {value}")))
+}
+
 impl Random {
     /// A stream from a seed.
     #[must_use]

@@ -15,7 +15,7 @@ use atta_aio::driver::simulated::{Fault, FaultKind, Simulated, SimulatedOptions}
 use atta_aio::driver::threads::Threads;
 use atta_aio::{At, Buffer, Limits, Op, Place, Proactor};
 use atta_entry::Errno;
-use atta_testkit::random::Random;
+use atta_testkit::random::{Random, asked};
 use atta_testkit::scratch::Scratch;
 
 use crate::acts::listed;
@@ -29,7 +29,7 @@ mod positions;
 
 /// Calls `body` with each seed, or with the requested one, and prints how to repeat one that fails.
 fn seeds(test: &str, seeds: Range<u64>, body: impl Fn(u64)) {
-    let asked = std::env::var("ATTA_AIO_SEED").ok().map(|seed| seed.parse::<u64>().unwrap());
+    let asked = asked("ATTA_AIO_SEED");
     for seed in asked.map_or(seeds, |seed| seed..seed + 1) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(seed))) {
             eprintln!("repeat: ATTA_AIO_SEED={seed} cargo test -p atta-aio --test oracle {test}");

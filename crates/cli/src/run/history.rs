@@ -17,8 +17,10 @@ use serde_json::{Value, json};
 
 use super::file::create;
 
-/// Most jobs that are kept after their end; then those that began first are forgotten.
-const JOBS_MAX: usize = 1000;
+/// Jobs that are kept after their end; of more, those that began first are forgotten.
+const JOBS_KEPT: usize = 1000;
+/// So many more are forgotten together: their files must be read for that.
+const FORGOTTEN_TOGETHER: usize = 100;
 /// Most bytes of a file.
 const BYTES_MAX: u64 = 16 << 20;
 
@@ -162,18 +164,50 @@ fn read(path: &Path, name: &OsStr) -> Option<Known> {
     (name == known.number.as_str()).then_some(known)
 }
 
+#[expect(clippy::disallowed_methods, reason = "the user's own directory")]
+fn count_in(directory: &Path) -> usize {
+    std::fs::read_dir(directory).map_or(0, Iterator::count)
+}
+
 /// Forgets the jobs that began first, of those that have ended, if there are too many.
 fn forget_old(directory: &Path) {
+    if count_in(directory) < JOBS_KEPT + FORGOTTEN_TOGETHER {
+        return;
+    }
     let ended = all_in(directory).into_iter().filter(|known| known.ended.is_some());
     let mut ended: Vec<_> = ended.map(|known| (known.began, known.number)).collect();
     ended.sort_unstable();
-    let most = ended.len().saturating_sub(JOBS_MAX);
+    let most = ended.len().saturating_sub(JOBS_KEPT);
     ended[..most].iter().for_each(|(_, number)| drop(std::fs::remove_file(directory.join(number))));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn jobs_that_began_first_are_forgotten() {
+        let scratch = atta_testkit::scratch::Scratch::new("history").unwrap();
+        let (code, json, text) = (0, json!({}), String::new());
+        let mut known = Known {
+            number: String::new(),
+            host: "node17".to_owned(),
+            place: PathBuf::from("/a"),
+            began: 0,
+            arguments: Vec::new(),
+            ended: Some(End { code, json, text }),
+        };
+        let count = || count_in(scratch.path());
+        for job in 1..=(JOBS_KEPT + FORGOTTEN_TOGETHER) as u64 {
+            (known.number, known.began) = (format!("{job:032x}"), job);
+            known.write(scratch.path()).unwrap();
+            forget_old(scratch.path());
+            let forgets = job == (JOBS_KEPT + FORGOTTEN_TOGETHER) as u64;
+            assert_eq!(count() as u64, if forgets { JOBS_KEPT as u64 } else { job });
+        }
+        let first = all_in(scratch.path()).iter().map(|known| known.began).min();
+        assert_eq!(first, Some(1 + FORGOTTEN_TOGETHER as u64));
+    }
 
     #[test]
     fn known_job_is_read_back() {

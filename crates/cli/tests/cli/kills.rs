@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use atta_testkit::random::Random;
+use atta_testkit::random::{Random, asked};
 use atta_testkit::trees;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -16,10 +16,6 @@ use crate::support::{Ran, make_directory, make_file, run, scratch};
 const KILLS: u64 = 6;
 /// Runs of one copy that are ended early, at most.
 const RUNS_MAX: usize = 5;
-
-fn number_in(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
-}
 
 /// Small and large files, files with several names, directories of all sizes.
 fn make_tree(tree: &Path, seed: u64) {
@@ -87,8 +83,8 @@ fn killed_very_often_it_goes_on() {
 }
 
 fn kill_and_go_on(copies: u64) {
-    let first = number_in("ATTA_SEED", 1);
-    for seed in first..first + number_in("ATTA_KILLS", copies) {
+    let first = asked("ATTA_SEED").unwrap_or(1);
+    for seed in first..first + asked("ATTA_KILLS").unwrap_or(copies) {
         let mut random = Random::new(seed);
         let scratch = scratch("kills");
         let (here, source) = (scratch.path(), scratch.join("tree"));

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use atta_testkit::lock::Lock;
-use atta_testkit::random::Random;
+use atta_testkit::random::{Random, asked};
 use atta_testkit::recorded::{Image, RecordedDisk};
 use atta_testkit::skip;
 use rustix::process::Signal;
@@ -24,10 +24,6 @@ use copy::CopyCase;
 /// Images of a recorded run in a short test, and in a long one.
 const IMAGES: usize = 40;
 const IMAGES_LONG: usize = 150;
-
-fn number_in(variable: &str) -> Option<u64> {
-    std::env::var(variable).ok().and_then(|value| value.parse().ok())
-}
 
 fn say(line: &str) {
     // Past the test harness's capture: a long test says what it does.
@@ -147,7 +143,7 @@ fn cut<C: Case>(test: &str, kind: &str, (seed, images): (u64, usize), make: fn(&
     case.record(&disk, random);
     let recording = disk.finish().expect("end the recording");
     let flushes = recording.flushes();
-    let images = number_in("ATTA_IMAGES").and_then(|images| usize::try_from(images).ok()).unwrap_or(images);
+    let images = asked("ATTA_IMAGES").and_then(|images| usize::try_from(images).ok()).unwrap_or(images);
     let (mut images, mut counts) = (recording.images(seed, images), Counts::default());
     while let Some(image) = images.make_next().expect("make an image") {
         let _kept = Kept::of(&image, seed);
@@ -158,7 +154,7 @@ fn cut<C: Case>(test: &str, kind: &str, (seed, images): (u64, usize), make: fn(&
 }
 
 fn cut_often<C: Case>(test: &str, (kind, runs): (&str, u64), make: fn(&mut Random) -> C) {
-    let first = number_in("ATTA_SEED").unwrap_or(1);
+    let first = asked("ATTA_SEED").unwrap_or(1);
     for seed in first..first + runs {
         cut(test, kind, (seed, IMAGES_LONG), make);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use atta_testkit::lock::Lock;
 use atta_testkit::mpi::{self, Mpi};
-use atta_testkit::random::Random;
+use atta_testkit::random::{Random, asked};
 use atta_testkit::scratch::Scratch;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -19,10 +19,6 @@ use crate::{descendants, expect_code, mpis, text, tree};
 const KILLS: u64 = 5;
 /// Runs of one job that are killed, at most.
 const RUNS_MAX: usize = 5;
-
-fn number_in(variable: &str, otherwise: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
-}
 
 /// What a job does.
 #[derive(Clone, Copy, Debug)]
@@ -215,8 +211,8 @@ fn kill_and_go_on(test: &str, jobs: u64) {
         let alone = launched(None, &place.words(what, &name, Job::None)).output().unwrap();
         place.result(what, &name, &alone.stdout)
     });
-    let (first, mut kills) = (number_in("ATTA_SEED", 1), 0);
-    for seed in first..first + number_in("ATTA_KILLS", jobs) {
+    let (first, mut kills) = (asked("ATTA_SEED").unwrap_or(1), 0);
+    for seed in first..first + asked("ATTA_KILLS").unwrap_or(jobs) {
         let mut random = Random::new(seed);
         let at = usize::try_from(seed).unwrap() % ALL.len();
         let (what, name) = (ALL[at], format!("of-{seed}"));

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use atta_testkit::random::Random;
+use atta_testkit::random::{Random, asked};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::skip;
 use facts::Tree;
@@ -46,13 +46,12 @@ fn random_trees_are_copied_and_verified_for_an_hour() {
 /// Runs the seeds that failed once, then others, until the time is over.
 fn run_cases(test: &str, first: u64, time: Duration) {
     let Some((_scratch, program)) = support::unprivileged(test) else { return };
-    let number = |name: &str| std::env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
     let program = || (program)();
     let places = places();
-    if let Some(seed) = number("ATTA_RANDOM_SEED") {
+    if let Some(seed) = asked("ATTA_RANDOM_SEED") {
         return Case::new(seed, &places, &program).run();
     }
-    let time = number("ATTA_RANDOM_SECONDS").map_or(time, Duration::from_secs);
+    let time = asked("ATTA_RANDOM_SECONDS").map_or(time, Duration::from_secs);
     let start = Instant::now();
     let mut count = 0;
     for seed in KEPT.into_iter().chain(first..) {

@@ -14,7 +14,7 @@ use super::record::Record;
 use super::tree;
 use atta_sys as sys;
 
-/// Seconds from the begin of a run to the birth of what it makes before its job begins.
+/// Seconds from the begin of a run, or from the end of its preparations, to the birth of what it makes before its job begins.
 const BORN_WITHIN: i64 = 3;
 /// Runs of one user in one place that are looked at.
 pub(crate) const RUNS_MAX: usize = 4096;
@@ -36,6 +36,8 @@ pub(crate) struct Other {
     pub(crate) record: Record,
     pub(crate) namer: Namer,
     pub(crate) state: State,
+    /// When its record was written, or [touched](super::Job::touch), in seconds since 1970 by the clock of the file system.
+    written: i64,
     /// Where its private directory is, and its name there.
     pub(crate) above: Arc<OwnedFd>,
     pub(crate) name: CString,
@@ -56,19 +58,26 @@ pub(crate) fn others_in(home: &Arc<OwnedFd>) -> Vec<Other> {
     others_among(home, |_| true)
 }
 
-/// When the run began that has made the directory with this name in TOP, if a run for this request has, and its job may not have begun. The record of
-/// that run, or of one that went on with it, says that it makes the name; its temporary directory is gone; and the directory was born when that
-/// run began. In seconds since 1970.
+/// When the directory with this name in TOP was born, if a run for this request has made it, and its job may not have begun. The record of that run
+/// says that it makes the name, its temporary directory is gone, and the directory was born when that run began; or the record of one that went on
+/// with it says when it was born. In seconds since 1970.
 pub(crate) fn made_since(top: &OwnedFd, home: &Arc<OwnedFd>, request: &str, name: &CStr) -> Option<u64> {
     let born = sys::stat_at(top, name, true).ok()?.btime?.seconds;
     let made_by = |other: &Other| {
-        let since = other.record.makes_since();
-        let is_new = (-1..=BORN_WITHIN).contains(&(born - i64::try_from(since).ok()?));
+        let is_soon_after = |then: i64| (-1..=BORN_WITHIN).contains(&(born - then));
+        let is_new = match other.record.since {
+            Some(since) => i64::try_from(since) == Ok(born),
+            None => {
+                is_soon_after(i64::try_from(other.record.holder.started).ok()?)
+                    || is_soon_after(other.written)
+            }
+        };
         let has_alias =
             !matches!(sys::stat_at(top, &other.namer.of_directory(name), false), Err(Errno::NOENT));
-        (other.record.makes_new(request, name) && is_new && !has_alias).then_some(since)
+        Some(other.record.makes_new(request, name) && is_new && !has_alias)
     };
-    others_in(home).iter().find_map(made_by)
+    let is_made = others_in(home).iter().any(|other| made_by(other) == Some(true));
+    u64::try_from(born).ok().filter(|_| is_made)
 }
 
 pub(super) fn others_among(home: &Arc<OwnedFd>, is_wanted: impl Fn(&CString) -> bool) -> Vec<Other> {
@@ -81,6 +90,7 @@ pub(super) fn others_among(home: &Arc<OwnedFd>, is_wanted: impl Fn(&CString) -> 
 pub(crate) fn other(above: &Arc<OwnedFd>, name: &CStr) -> Result<Option<Other>, Errno> {
     let directory = open_private(above, name, None)?;
     let Some((opened, record)) = read_record(&directory)? else { return Ok(None) };
+    let written = sys::stat_descriptor(&opened)?.mtime.seconds;
     let namer = Namer::of(record.job, record.uid.to_string().as_bytes());
     if name != namer.tag().as_c_str() && name != namer.alone().as_c_str() {
         return Ok(None);
@@ -92,7 +102,7 @@ pub(crate) fn other(above: &Arc<OwnedFd>, name: &CStr) -> Result<Option<Other>, 
         Err(Errno::AGAIN) => State::Runs,
         Err(_) => State::Unknown,
     };
-    Ok(Some(Other { record, namer, state, above: Arc::clone(above), name: name.to_owned() }))
+    Ok(Some(Other { record, namer, state, written, above: Arc::clone(above), name: name.to_owned() }))
 }
 
 /// Removes, or counts, the private directory of another run with its contents, and the directory of all runs if it was the last one.

@@ -91,7 +91,7 @@ pub(crate) struct Record {
     pub(crate) log: Option<LogPlace>,
     /// The name of the job's directory, if that is in the one of all runs of the user.
     pub(crate) request: Option<String>,
-    /// When the first run for this request began, in seconds since 1970, if that one has made the name, and neither has begun a job.
+    /// When the name was born, in seconds since 1970, if an earlier run for this request has made it, and neither has begun a job.
     pub(crate) since: Option<u64>,
     pub(crate) makes: Vec<Makes>,
 }
@@ -121,7 +121,7 @@ impl Record {
         Self { request, ..self }
     }
 
-    /// For a run that goes on with the name that an earlier run for this request has made.
+    /// For a run that goes on with the name that an earlier run for this request has made, and that was born then.
     pub(crate) fn with_since(self, since: Option<u64>) -> Self {
         Self { since, ..self }
     }
@@ -130,11 +130,6 @@ impl Record {
     pub(crate) fn makes_new(&self, request: &str, name: &CStr) -> bool {
         let makes_it = |makes: &Makes| (makes.is_new || self.since.is_some()) && *makes.name == *name;
         !self.is_into && self.makes.iter().any(makes_it) && self.request.as_deref() == Some(request)
-    }
-
-    /// When the run began that makes the names, in seconds since 1970.
-    pub(crate) fn makes_since(&self) -> u64 {
-        self.since.unwrap_or(self.holder.started)
     }
 
     /// Whether it is of a process of this host.

@@ -1,18 +1,24 @@
 //! Rows 15 and 16 on real file systems: some that are too small, and a disk that dies under one.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use atta_entry::Class;
-use atta_ops::copy::{Existing, Fsync, Options};
+use atta_ledger::{Fact, Key, Record};
+use atta_ops::copy::{Copy, Existing, Fsync, Options, Results};
+use atta_ops::walk::Journal;
+use atta_runtime::{Facts as _, Seat, Session, Stop};
 use atta_testkit::disk::DyingDisk;
 use atta_testkit::lock::Lock;
 use atta_testkit::mounts::{Mount, loop_image};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::skip;
 
-use crate::copying::{assert_same, threads, try_copy};
+use crate::copying::logged::InMemory;
+use crate::copying::{Reported, assert_same, threads, try_copy};
 use crate::served::{assert_no_leftovers, assert_whole_or_old, copy_with, whole_or_hidden};
 
 /// Forty files of 64 KiB and forty of 100 bytes in four directories.
@@ -300,4 +306,73 @@ fn copy_without_space_parks_and_goes_on() {
     assert_eq!((failures, outcome.parked), (vec![], false));
     assert_eq!(outcome.totals.skipped, copied as u64);
     assert_eq!(assert_whole_or_old(&source, &target, b""), 2000);
+}
+
+/// The directories of a copy whose log says that all of them is done.
+fn done(journal: &Journal<Results>) -> Vec<PathBuf> {
+    let mut done = Vec::new();
+    for section in journal.take() {
+        let is_valid = atta_ledger::records(&section, &mut |record| {
+            if let Record::In(at, Fact::Closed) = record {
+                done.push(PathBuf::from(OsStr::from_bytes(at.path)));
+            }
+        });
+        assert!(is_valid);
+    }
+    done
+}
+
+/// Row 16 of docs/hazards.md.
+/// The disk dies after the first batch has its names, and before a sync has written these. The log of a job must not say that it is done.
+#[test]
+fn nothing_is_done_in_a_log_after_a_failed_sync() {
+    let test = "nothing_is_done_in_a_log_after_a_failed_sync";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let scratch = Scratch::new("failing").unwrap();
+    let source = scratch.join("source");
+    many(&source);
+    // One such file fills a batch and takes no time.
+    for directory in ["0", "1", "2", "3"] {
+        fs::File::create(source.join(directory).join("hole")).unwrap().set_len(600 << 20).unwrap();
+    }
+    for dies in [false, true] {
+        let disk = DyingDisk::new(32, &["write,fsync,fallocate:disk:EIO:armed"]);
+        let Some(mut disk) = skip::unless_available(test, disk) else { return };
+        let target = disk.path().join("target");
+        for directory in ["0", "1", "2", "3"] {
+            fs::create_dir_all(target.join(directory)).unwrap();
+        }
+        rustix::fs::syncfs(fs::File::open(&target).unwrap()).unwrap();
+        let journal = Journal::new(Key::of_job(&[7; 16]), 1, 0).with_closing();
+        std::thread::scope(|scope| {
+            let copying = scope.spawn(|| {
+                let options = Options { chunk: Some(1 << 30), run_of_job: Some(1), ..threads(1) };
+                let (sources, failures) =
+                    ([source.join(".").into_os_string().into_vec()], Reported::default());
+                let path = target.as_os_str().as_bytes();
+                let copy = Copy::prepare(&sources, path, &options, &failures, Seat::alone()).unwrap();
+                let copy = copy.logged(&journal, &InMemory, Results::default());
+                copy.run(&mut Session::alone(Stop::default()), |_| {}).unwrap()
+            });
+            let has_names = || (0..4).any(|number| target.join(format!("{number}/small-0")).exists());
+            while dies && !copying.is_finished() && !has_names() {
+                std::thread::yield_now();
+            }
+            if dies {
+                disk.break_now().unwrap();
+            }
+            assert_eq!(copying.join().unwrap().totals.failed() > 0, dies);
+        });
+        let done = done(&journal);
+        disk.revive().unwrap();
+        for directory in done.iter().filter(|path| !path.as_os_str().is_empty()) {
+            for name in ["small-0", "small-9", "large-0", "large-9"].map(|name| directory.join(name)) {
+                assert!(
+                    fs::read(target.join(&name)).ok() == fs::read(source.join(&name)).ok(),
+                    "{dies} {name:?}"
+                );
+            }
+        }
+        assert!(dies || !done.is_empty(), "nothing is noted as done");
+    }
 }

@@ -81,11 +81,13 @@ pub(crate) fn begin(place: &Place<'_>, sources: &[Vec<u8>]) -> Result<Option<Job
     // An earlier run of this job is none of them.
     let others = others.into_iter().filter(|other| other.record.job != namer.job());
     others.for_each(|other| place.settle(other, identity));
+    // What earlier runs left may have taken long to remove. Without it, a run that is killed at once may not be known to have made its names.
+    let _ = job.touch();
     Ok(Some(job))
 }
 
-/// When the run for the same request began that has made the name of this copy and was killed before its job began. This run may be killed as early, after
-/// it has removed the record of that one.
+/// When the name of this copy was born, if a run for the same request has made it and was killed before its job began. This run may be killed as early,
+/// after it has removed the record of that one.
 fn goes_on_since(Place { target, roots, shared, options, .. }: &Place<'_>) -> Option<u64> {
     let request = options.request.as_deref().filter(|_| !target.is_into())?;
     let home = open_private(&target.top, &shared.namer.home(), None).ok()?;
