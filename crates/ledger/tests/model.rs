@@ -21,9 +21,9 @@ fn play(seed: u64, without: Option<Rule>) -> Option<String> {
     let mut random = Random::new(seed);
     let mut job = Job::new(&mut random, without);
     for _ in 0..random.below(5) {
-        job.run(&mut random, true);
+        job.run(&mut random, false);
     }
-    job.run(&mut random, false);
+    job.run(&mut random, true);
     job.verdict(&mut random)
 }
 

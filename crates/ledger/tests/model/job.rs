@@ -42,10 +42,14 @@ pub(crate) enum Rule {
     Voids,
     /// A later run says it again.
     VoidsAgain,
+    /// A slice in which a name failed is not done, and its results do not count.
+    FailedIsNotDone,
+    /// A directory that could not be read to its end is not done.
+    UnreadIsNotDone,
 }
 
 impl Rule {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::ResultsBesideDone,
         Self::Cuts,
         Self::CutsFirst,
@@ -59,6 +63,8 @@ impl Rule {
         Self::NextPartCuts,
         Self::Voids,
         Self::VoidsAgain,
+        Self::FailedIsNotDone,
+        Self::UnreadIsNotDone,
     ];
 }
 
@@ -70,6 +76,8 @@ struct Slice {
     /// Batches that were not looked at.
     open: usize,
     results: Vec<u64>,
+    /// A name of it failed.
+    has_failed: bool,
 }
 
 #[derive(Clone)]
@@ -130,6 +138,8 @@ struct Run<'j> {
     target: &'j mut Target,
     closes: bool,
     lives: Lives,
+    /// Some names and directories fail.
+    fails: bool,
 }
 
 /// What a fold said.
@@ -179,7 +189,8 @@ impl Job {
     }
 
     /// Runs it until it is killed, or to the end.
-    pub(crate) fn run(&mut self, random: &mut Random, is_killed: bool) {
+    /// A run. One that is not the last is killed, or something of it fails, or both.
+    pub(crate) fn run(&mut self, random: &mut Random, is_last: bool) {
         if self.wrong.is_some() {
             return;
         }
@@ -194,27 +205,28 @@ impl Job {
         };
         self.write_late(random);
         let mut run = self.begin(random);
-        if is_killed && random.below(8) == 0 {
+        if !is_last && random.below(8) == 0 {
             let late = run.stop_before_tasks(random, &cuts);
             return self.late.extend(late);
         }
         run.cut(random, &cuts);
         let left = found.left.clone();
+        run.fails = !is_last && random.below(3) == 0;
         run.take(random, found);
+        let is_killed = !is_last && (!run.fails || random.below(2) == 0);
         let mut steps = if is_killed { random.index(40) } else { usize::MAX };
         while steps > 0 && run.step(random) {
             steps -= 1;
         }
         if is_killed {
             let late = run.stop(random);
-            self.late.extend(late);
-        } else {
-            run.end(random);
-            // What an earlier run has begun is closed at the end. The log has none of that.
-            for (directory, was_closed) in left {
-                self.target.changed.remove(&directory);
-                self.closed.extend(Some(directory).filter(|_| !was_closed));
-            }
+            return self.late.extend(late);
+        }
+        run.end(random);
+        // What an earlier run has begun is closed at the end. The log has none of that.
+        for (directory, was_closed) in left {
+            self.target.changed.remove(&directory);
+            self.closed.extend(Some(directory).filter(|_| is_last && !was_closed));
         }
     }
 
@@ -248,6 +260,7 @@ impl Job {
             target: &mut self.target,
             closes: self.closes,
             lives: Lives::default(),
+            fails: false,
         }
     }
 
@@ -565,6 +578,9 @@ impl Run<'_> {
                 if from == 0 {
                     self.lives.begin(directory, rank, above);
                 }
+                if self.fails && random.below(12) == 0 {
+                    return self.unread(random, rank, directory);
+                }
                 self.read(random, rank, (directory, above), (from, &given));
             }
             Task::Look { directory, slice, names } => {
@@ -580,6 +596,15 @@ impl Run<'_> {
                 self.end_batch(random, (rank, directory, slice));
             }
         }
+    }
+
+    /// A directory cannot be read on.
+    fn unread(&mut self, random: &mut Random, rank: usize, directory: usize) {
+        if self.is_off(Rule::UnreadIsNotDone) {
+            self.note(random, rank, directory, &Fact::Done { slice: None, seen: None });
+        }
+        self.lives.fail(directory);
+        self.release(random, directory);
     }
 
     fn read(
@@ -630,6 +655,10 @@ impl Run<'_> {
         let at = self.tree.at(directory);
         let id = self.key.of_path(at.root, at.path);
         for (name, entry) in names {
+            if self.fails && random.below(8) == 0 {
+                self.ranks[rank].slices[slice].has_failed = true;
+                continue;
+            }
             match entry {
                 Entry::File(number) => {
                     self.target.enter(self.tree, directory);
@@ -658,6 +687,10 @@ impl Run<'_> {
         ended.open -= 1;
         if ended.open == 0 {
             let (number, results) = (ended.number, std::mem::take(&mut ended.results));
+            if ended.has_failed && !self.is_off(Rule::FailedIsNotDone) {
+                self.lives.fail(directory);
+                return self.release(random, directory);
+            }
             let seen = self.seen(directory);
             self.note(random, rank, directory, &Fact::Done { slice: number, seen });
             self.ranks[rank].results.extend(results);
@@ -668,8 +701,11 @@ impl Run<'_> {
     /// Something of a directory has ended.
     fn release(&mut self, random: &mut Random, directory: usize) {
         let closed = if self.closes { self.lives.release(directory) } else { Vec::new() };
-        for (directory, rank) in closed {
+        for (directory, rank, has_failed) in closed {
             self.target.changed.remove(&directory);
+            if has_failed {
+                continue;
+            }
             self.note(random, rank, directory, &Fact::Closed);
             self.ranks[rank].results.push(self.tree.files + directory as u64);
         }
@@ -678,7 +714,7 @@ impl Run<'_> {
 
 impl Rank {
     fn slice(&mut self, number: Option<SliceNumber>) -> usize {
-        self.slices.push(Slice { number, open: 1, results: Vec::new() });
+        self.slices.push(Slice { number, open: 1, results: Vec::new(), has_failed: false });
         self.slices.len() - 1
     }
 
