@@ -1,4 +1,4 @@
-//! Jobs of which everything is killed, at any event, and which go on on other numbers of ranks: the protocol and the logs together. Each run is a
+//! Jobs of which everything is killed, at any event, or parts fail, and which go on on other numbers of ranks: the protocol and the logs together. Each run is a
 //! [`Scenario`] with logs (`logged.rs`); a kill may take what is not on storage. In the end each file must be in the logs once.
 
 use atta_engine::{Random, ScheduleKind};
@@ -11,7 +11,7 @@ use crate::world::World;
 /// Most files of a tree: every run reads the logs of all runs before.
 const FILES_MOST: u64 = 80;
 /// Runs before the last one, at most.
-const KILLED_MOST: u64 = 4;
+const KILLED_MOST: u64 = 6;
 /// An event that no run of this size reaches.
 const NEVER: u64 = u64::MAX;
 
@@ -41,7 +41,7 @@ fn events_of(scenario: &Scenario) -> Result<u64, String> {
     scenario.run().map(|outcome| outcome.events).map_err(|violation| violation.to_string())
 }
 
-/// Runs a job drawn from a seed: it is killed some times, and then comes to its end.
+/// Runs a job drawn from a seed: it is killed some times, or parts of it fail, and then it comes to its end.
 ///
 /// # Errors
 /// Says what is wrong.
@@ -58,7 +58,10 @@ pub fn run_killed(seed: u64, without: Option<LogRule>) -> Result<Killed, String>
         // A slice is never split, also one that an earlier run has cut.
         let batch = std::mem::replace(&mut scenario.setup.habits.batch_files, u64::MAX);
         let tasks = journals.begin(&tree, run, (ranks, batch))?;
-        let last = if run > kills { NEVER } else { random.below(events_of(&scenario)?) };
+        let (is_last, fails) = (run > kills, random.below(3) == 0);
+        journals.let_fail(fails && !is_last);
+        let comes_to_end = is_last || fails && random.below(2) == 0;
+        let last = if comes_to_end { NEVER } else { random.below(events_of(&scenario)?) };
         let world = World::new(scenario.setup).with_journals(journals);
         let (is_ended, mut ended) =
             world.run_until(last, tasks).map_err(|violation| violation.to_string())?;

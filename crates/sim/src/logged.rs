@@ -31,17 +31,20 @@ pub enum LogRule {
     Known,
     /// The first frame of a run says what counts of older logs, and is on storage before another rank writes.
     CutsFirst,
+    /// A slice, or a directory, of which something failed is not noted as done.
+    FailedIsNotDone,
 }
 
 impl LogRule {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Listed,
         Self::ResultsBesideDone,
         Self::ListedByTaker,
         Self::Given,
         Self::Known,
         Self::CutsFirst,
+        Self::FailedIsNotDone,
     ];
 }
 
@@ -167,6 +170,8 @@ pub(crate) struct Journals {
     batch: u64,
     without: Option<LogRule>,
     random: Random,
+    /// Something fails in this run.
+    fails: bool,
 }
 
 impl Journals {
@@ -184,6 +189,7 @@ impl Journals {
             batch: 1,
             without,
             random: Random::stream(seed, 7),
+            fails: false,
         }
     }
 
@@ -233,6 +239,11 @@ impl Journals {
             tasks.push(task);
         }
         tasks
+    }
+
+    /// Lets some slices and directories of this run fail, or none.
+    pub(crate) fn let_fail(&mut self, fails: bool) {
+        self.fails = fails;
     }
 
     /// Reads the logs. Returns what counts of them.
@@ -385,7 +396,14 @@ impl Journals {
         self.ranks[rank as usize].records.add_fact(at, &fact);
     }
 
-    fn done(&mut self, rank: u32, seed: u64, slice: Option<SliceNumber>, results: Vec<u64>) {
+    fn done(&mut self, rank: u32, seed: u64, slice: Option<SliceNumber>, mut results: Vec<u64>) {
+        if self.fails && self.random.below(6) == 0 {
+            if !self.is_off(LogRule::FailedIsNotDone) {
+                return;
+            }
+            // What failed comes to nothing.
+            results.pop();
+        }
         let at = At { root: 0, path: self.paths.path(seed) };
         let noted = &mut self.ranks[rank as usize];
         noted.records.add_fact(at, &Fact::Done { slice, seen: None });
