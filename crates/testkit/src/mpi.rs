@@ -6,7 +6,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
 
 use crate::hosts::Hosts;
 use crate::lock::Lock;
@@ -16,6 +17,9 @@ const PATIENCE_SECONDS: &str = "120";
 
 /// The variable that hands a plug-in to the program.
 const PLUGIN_VARIABLE: &str = "ATTA_MPI_PLUGIN";
+
+/// What the names of directories for launches begin with, before the process of the test program.
+const OWN: &str = "atta-mpi-";
 
 /// One launch at a time in this program; other test programs are kept out by a lock file.
 static LAUNCH: Mutex<()> = Mutex::new(());
@@ -64,6 +68,9 @@ impl Mpi {
         if self.is_open() {
             command.arg("--oversubscribe");
             self.tune(&mut command);
+            // Its launcher names a directory after its process, and does not begin if one that was killed has left such a directory.
+            let own = own_directory();
+            command.env("OMPI_MCA_btl_sm_backing_directory", &own).env("TMPDIR", &own);
         }
         command
     }
@@ -97,6 +104,30 @@ impl Mpi {
             command.args(["--mca", "btl", "self,sm,tcp"]);
         }
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    }
+}
+
+/// An empty directory for the files of one launch. A launch that is killed leaves some: the next test program removes them.
+fn own_directory() -> PathBuf {
+    static FIRST: Once = Once::new();
+    static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+    let memory = Path::new("/dev/shm");
+    let above = if memory.is_dir() { memory.to_owned() } else { env::temp_dir() };
+    FIRST.call_once(|| remove_old(&above));
+    let launch = LAUNCHES.fetch_add(1, Ordering::Relaxed);
+    let own = above.join(format!("{OWN}{}", std::process::id())).join(launch.to_string());
+    fs::create_dir_all(&own).expect("a directory can be made");
+    own
+}
+
+/// Removes the directories of test programs that have ended.
+fn remove_old(above: &Path) {
+    for entry in fs::read_dir(above).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(OWN));
+        if process.is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 

@@ -318,6 +318,35 @@ fn failed_directory_is_tried_again_by_a_resume() {
     assert_eq!(number(&resumed.json(), "errors.count"), 0);
 }
 
+/// The log fails twice, so the run stops. What it had written counts.
+#[test]
+fn job_directory_that_fails_stops_the_run() {
+    let test = "job_directory_that_fails_stops_the_run";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let (scratch, tree) = tree();
+    let whole = run(walk(["--json"]).arg(&tree)).expect_code(0);
+    for (number, (rule, said)) in [
+        ("write:job/?.?*:EIO:skip=2", "input/output error (EIO)"),
+        ("fsync:job/?.?*:EIO", "input/output error (EIO)"),
+        ("write,fallocate:job/?.?*:ENOSPC:skip=3", "no space left on device (ENOSPC)"),
+        ("write,fallocate:job/?.?*:EROFS:skip=3", "read-only file system (EROFS)"),
+        ("create:job/?.?*:EROFS", "read-only file system (EROFS)"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let below = make_directory(scratch.join(format!("below{number}")));
+        let builder = SlowFs::builder().latency(Duration::ZERO).over(&below).fail(rule);
+        let Some(slow) = skip::unless_available(test, builder.mount()) else { return };
+        let ran = run(&mut walk_job(&slow.path().join("job"), &tree, &["--iops", "8000"])).expect_code(4);
+        assert!(ran.err().contains(said), "{rule}: {}", ran.err());
+        assert!(ran.err().contains("log 1.0"), "{rule}: {}", ran.err());
+        drop(slow);
+        let resumed = run(&mut walk_job(&below.join("job"), &tree, &[])).expect_code(0);
+        assert_eq!(totals(&resumed), totals(&whole), "{rule}");
+    }
+}
+
 #[test]
 fn other_requests_are_refused_for_a_job() {
     let (scratch, tree) = tree();
