@@ -32,7 +32,7 @@ use atta_sys::{self as sys, Features, retry};
 use directory::{create_record, open_private, remove_own};
 use names::Namer;
 use others::{Other, others_among, others_in};
-use record::Record;
+use record::{GRANTED, Record};
 
 /// How often a directory is made again if other runs remove it at the same time.
 const TRIES: u32 = 16;
@@ -247,6 +247,12 @@ impl Job {
         self.stays = true;
     }
 
+    /// Notes in the record that the run has come to its end, with what it was asked for: no later run goes on with it.
+    pub(crate) fn note_end(&self) -> Result<(), Errno> {
+        let Some((file, at)) = self.file.as_ref().zip(self.record.place_of_request()) else { return Ok(()) };
+        retry(|| rustix::io::pwrite(file, GRANTED, at)).map(drop)
+    }
+
     /// Notes in the times of the record that the run makes its names from now on.
     pub(crate) fn touch(&self) -> Result<(), Errno> {
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
@@ -333,10 +339,18 @@ mod tests {
         let Some(born) = sys::stat_at(&top, c"new", true).unwrap().btime else { return };
         let home = || Arc::new(open_private(&*top, &namer.home(), None).unwrap());
         let made = |request: &str| others::made_since(&top, &home(), request, c"new");
-        assert_eq!(made("job.x"), None);
+        assert_eq!((made("job.x"), born.seconds > 1_000_000_100), (None, true));
         begun.job.touch().unwrap();
+        fs::remove_dir(scratch.join("new")).unwrap();
+        fs::create_dir(scratch.join("new")).unwrap();
+        let born = sys::stat_at(&top, c"new", true).unwrap().btime.unwrap();
         assert_eq!(made("job.x"), u64::try_from(born.seconds).ok());
         assert_eq!(made("job.y"), None);
+        // A run that came to its end and has left something keeps its record.
+        begun.job.note_end().unwrap();
+        assert_eq!(made("job.x"), None);
+        let record = others_in(&home()).pop().unwrap().record;
+        assert_eq!(record, Record { request: None, ..begun.job.record().clone() });
         begun.job.end().unwrap();
     }
 

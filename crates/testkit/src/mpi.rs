@@ -121,6 +121,7 @@ fn own_directory() -> PathBuf {
 }
 
 /// Removes the directories of test programs that have ended.
+#[expect(clippy::disallowed_methods, reason = "directories of tests, which have names of their own")]
 fn remove_old(above: &Path) {
     for entry in fs::read_dir(above).into_iter().flatten().flatten() {
         let name = entry.file_name();

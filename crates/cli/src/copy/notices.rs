@@ -48,6 +48,11 @@ fn words(notice: &Notice) -> (String, Option<String>) {
             let hint = format!("go on with it: {resume}; or give it up: {}", clean_command(directory));
             (what, Some(hint))
         }
+        Notice::Begun { holder, directory } => {
+            let place = escape(directory);
+            let what = format!("{place} has what another copy has begun ({holder}); it is left as it is");
+            (what, Some(format!("go on with it: its command; or give it up: {}", clean_command(directory))))
+        }
         Notice::Left { holder, directory } => {
             let place = escape(directory);
             let what = format!("a copy that has ended may have left unfinished files in {place} ({holder})");

@@ -171,7 +171,9 @@ fn count_in(directory: &Path) -> usize {
 
 /// Forgets the jobs that began first, of those that have ended, if there are too many.
 fn forget_old(directory: &Path) {
-    if count_in(directory) < JOBS_KEPT + FORGOTTEN_TOGETHER {
+    let count = count_in(directory);
+    // Others than those that have ended are counted, and stay.
+    if count < JOBS_KEPT + FORGOTTEN_TOGETHER || !count.is_multiple_of(FORGOTTEN_TOGETHER) {
         return;
     }
     let ended = all_in(directory).into_iter().filter(|known| known.ended.is_some());

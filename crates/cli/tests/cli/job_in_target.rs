@@ -493,29 +493,49 @@ fn copy_killed_twice_in_its_first_second_goes_on() {
     assert_eq!(names_in(here), ["target", "tree"]);
 }
 
+/// Kills a copy of `tree` to `target` when that is due. None: its job has begun.
+fn killed_when(here: &Path, is_due: &dyn Fn() -> bool) -> Option<()> {
+    let mut command = copy_in(here, &["--iops", "300", "tree", "target"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    while !is_due() && jobs_in(here).is_empty() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before");
+        std::thread::yield_now();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    jobs_in(here).is_empty().then_some(())
+}
+
+/// Only the record of the killed run says that TARGET is a copy: another copy beside it leaves that.
+#[test]
+fn copies_leave_one_that_was_killed_in_its_first_second() {
+    let killed = (0..20).find_map(|_| {
+        let (scratch, source) = tree();
+        let target = scratch.join("target");
+        killed_when(scratch.path(), &|| target.exists()).map(|()| (scratch, source))
+    });
+    let (scratch, source) = killed.expect("no job begins before a kill");
+    let here = scratch.path();
+    make_directory(here.join("other"));
+    let ran = run(&mut copy_in(here, &["other", "target2"])).expect_code(0);
+    assert!(ran.err().contains("note: . has what another copy has begun (pid "), "{}", ran.err());
+    run(&mut copy_in(here, &["tree", "target"])).expect_code(0);
+    assert_same(&source, &here.join("target"));
+    assert_eq!(names_in(here), ["other", "target", "target2", "tree"]);
+}
+
 /// A copy that was killed three times before its job began, after TARGET had its name. None: a job has begun.
 fn killed_before_its_job() -> Option<(Scratch, PathBuf)> {
     let (scratch, source) = tree();
     let here = scratch.path();
     let home = home(here);
     let runs = || if home.exists() { names_in(&home) } else { Vec::new() };
-    let kill_when = |is_due: &dyn Fn() -> bool| {
-        let mut command = copy_in(here, &["--iops", "300", "tree", "target"]);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        while !is_due() && jobs_in(here).is_empty() {
-            assert!(child.try_wait().unwrap().is_none(), "it ended before");
-            std::thread::yield_now();
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        jobs_in(here).is_empty().then_some(())
-    };
-    kill_when(&|| here.join("target").exists())?;
+    killed_when(here, &|| here.join("target").exists())?;
     // TARGET is older than the next run by more than the clocks of hosts may differ.
     std::thread::sleep(Duration::from_millis(2_500));
     for _ in 0..2 {
         let before = runs();
-        kill_when(&|| {
+        killed_when(here, &|| {
             runs().iter().any(|run| !before.contains(run)) && !runs().iter().any(|run| before.contains(run))
         })?;
     }

@@ -298,7 +298,12 @@ impl<'a> Ending<'a> {
                 operation.target.private.keep();
                 Ok(None)
             }
-            false => operation.end_job(is_left),
+            false => {
+                if is_left && !walked.stopped {
+                    operation.target.private.note_end();
+                }
+                operation.end_job(is_left)
+            }
         };
         match ended {
             Ok(leftovers) => self.leftovers = leftovers,

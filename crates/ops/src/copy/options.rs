@@ -148,6 +148,13 @@ pub enum Notice {
         /// The directory of its job, if that is in `directory`.
         job: Option<Vec<u8>>,
     },
+    /// A run for another request was killed when it had made its first directory: what it has made is left as it is.
+    Begun {
+        /// The run that made it.
+        holder: Holder,
+        /// The directory that the run wrote to.
+        directory: Vec<u8>,
+    },
     /// Leftovers of a run that has ended may exist and were not removed.
     Left {
         /// The run that made them.

@@ -59,24 +59,20 @@ pub(crate) fn others_in(home: &Arc<OwnedFd>) -> Vec<Other> {
 }
 
 /// When the directory with this name in TOP was born, if a run for this request has made it, and its job may not have begun. The record of that run
-/// says that it makes the name, its temporary directory is gone, and the directory was born when that run began; or the record of one that went on
-/// with it says when it was born. In seconds since 1970.
+/// says that it makes the name, its temporary directory is gone, and the directory was born soon after the record was written or touched; or the record of one
+/// that went on with it says when it was born. In seconds since 1970.
 pub(crate) fn made_since(top: &OwnedFd, home: &Arc<OwnedFd>, request: &str, name: &CStr) -> Option<u64> {
     let born = sys::stat_at(top, name, true).ok()?.btime?.seconds;
     let made_by = |other: &Other| {
-        let is_soon_after = |then: i64| (-1..=BORN_WITHIN).contains(&(born - then));
         let is_new = match other.record.since {
             Some(since) => i64::try_from(since) == Ok(born),
-            None => {
-                is_soon_after(i64::try_from(other.record.holder.started).ok()?)
-                    || is_soon_after(other.written)
-            }
+            None => (-1..=BORN_WITHIN).contains(&(born - other.written)),
         };
         let has_alias =
             !matches!(sys::stat_at(top, &other.namer.of_directory(name), false), Err(Errno::NOENT));
-        Some(other.record.makes_new(request, name) && is_new && !has_alias)
+        other.record.makes_new(request, name) && is_new && !has_alias
     };
-    let is_made = others_in(home).iter().any(|other| made_by(other) == Some(true));
+    let is_made = others_in(home).iter().any(made_by);
     u64::try_from(born).ok().filter(|_| is_made)
 }
 

@@ -13,6 +13,7 @@
 //!   into                        TARGET is a directory that things are put into
 //!   log                         the run has a log of its job: a later run of the job goes on with what is left
 //!   request job.b90f0eaf7b380874  the directory of that job, as it follows from what was asked for
+//!   granted job.b90f0eaf7b380874  the same, and the run came to its end, so no later run goes on with it
 //!   log here                    the same; the log is beside the record, unless the run was killed before it made one
 //!   new 6e6577                  makes this name, in hexadecimal digits, which was not there
 //!   name 6f6c64                 makes something below or in the place of this name
@@ -25,6 +26,9 @@ use std::ffi::{CStr, CString};
 use std::fmt::{self, Write as _};
 
 use atta_entry::escape;
+
+/// In place of `request`, when the run has come to its end.
+pub(super) const GRANTED: &[u8; 7] = b"granted";
 
 /// Bytes of a record, at most.
 pub(crate) const BYTES_MAX: usize = 512 << 10;
@@ -124,6 +128,12 @@ impl Record {
     /// For a run that goes on with the name that an earlier run for this request has made, and that was born then.
     pub(crate) fn with_since(self, since: Option<u64>) -> Self {
         Self { since, ..self }
+    }
+
+    /// Where the word `request` begins in its text.
+    pub(super) fn place_of_request(&self) -> Option<u64> {
+        let line = format!("\nrequest {}\n", self.request.as_ref()?);
+        self.to_text().find(&line).map(|at| at as u64 + 1)
     }
 
     /// Whether it is of a run for this request that makes this name in the directory that it is beside, or goes on with one that made it.

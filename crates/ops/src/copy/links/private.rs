@@ -116,6 +116,12 @@ impl PrivateDirectory {
         job.iter_mut().for_each(Job::keep);
     }
 
+    /// Notes that the copy came to its end, whatever it leaves. Errors are ignored: then a later run may take what it has made for its own.
+    pub(crate) fn note_end(&self) {
+        let job = self.job.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = job.as_ref().map(Job::note_end);
+    }
+
     /// Removes the job's directory. If entries are left that its record identifies, keeps it and returns what `list` returns for the record.
     pub(crate) fn end<T>(&self, is_left: bool, list: impl FnOnce(&Record) -> T) -> Result<Option<T>, Errno> {
         let mut job = self.job.lock().unwrap_or_else(PoisonError::into_inner);

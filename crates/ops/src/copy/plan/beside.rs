@@ -189,6 +189,19 @@ impl Place<'_> {
         }
     }
 
+    /// Whether a run for another request has made its name and was killed before its job began: only its record says so.
+    fn has_begun(&self, other: &Other) -> bool {
+        let Some(request) =
+            other.record.request.as_ref().filter(|_| other.record.request != self.options.request)
+        else {
+            return false;
+        };
+        let Ok(home) = open_private(&self.target.top, &other.namer.home(), None) else { return false };
+        let home = Arc::new(home);
+        let mut made = other.record.makes.iter().map(|makes| &makes.name);
+        made.any(|name| made_since(&self.target.top, &home, request, name).is_some())
+    }
+
     /// Removes the leftovers of an ended run of the same user, host and boot. Reports any others.
     fn settle(&self, other: Other, top: (u64, u64)) {
         let Self { target, options, watch, .. } = *self;
@@ -203,6 +216,9 @@ impl Place<'_> {
             && let Some(job) = self.job_of(&other)
         {
             return watch.notice(&Notice::Resumable { holder, directory: target.path.clone(), job });
+        }
+        if self.has_begun(&other) {
+            return watch.notice(&Notice::Begun { holder, directory: target.path.clone() });
         }
         if !is_own || !matches!(other.state, State::Ended { .. }) {
             return watch.notice(&Notice::Left { holder, directory: target.path.clone() });
