@@ -508,7 +508,7 @@ fn killed_when(here: &Path, is_due: &dyn Fn() -> bool) -> Option<()> {
 
 /// Only the record of the killed run says that TARGET is a copy: another copy beside it leaves that.
 #[test]
-fn copies_leave_one_that_was_killed_in_its_first_second() {
+fn copies_leave_one_killed_in_its_first_second() {
     let killed = (0..20).find_map(|_| {
         let (scratch, source) = tree();
         let target = scratch.join("target");
