@@ -247,13 +247,13 @@ impl Job {
         self.stays = true;
     }
 
-    /// Notes in the record that the run has come to its end, with what it was asked for: no later run goes on with it.
+    /// Notes in the record that the run has come to its end: no later run goes on with what it was asked for.
     pub(crate) fn note_end(&self) -> Result<(), Errno> {
         let Some((file, at)) = self.file.as_ref().zip(self.record.place_of_request()) else { return Ok(()) };
         retry(|| rustix::io::pwrite(file, GRANTED, at)).map(drop)
     }
 
-    /// Notes in the times of the record that the run makes its names from now on.
+    /// Sets the times of the record: the run makes its names from now on.
     pub(crate) fn touch(&self) -> Result<(), Errno> {
         let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
         let times = Timestamps { last_access: now, last_modification: now };
@@ -318,15 +318,14 @@ mod tests {
         sys::names_of(top(scratch), 100).unwrap()
     }
 
-    /// A run that has removed for long what others left, and is killed as soon as it has made its name.
+    /// A run that has spent much time to remove what others left, and is killed as soon as it has made its name.
     #[test]
     fn name_is_known_to_be_made_after_long_preparations() {
         let scratch = Scratch::new("jobs").unwrap();
         let (top, namer) = (top(&scratch), Namer::new(1));
         let makes = vec![Makes { name: c"new".to_owned(), is_new: true }];
-        let mut record = Record::of_this_process(namer.job(), (1, 2), false, makes);
-        record.request = Some("job.x".to_owned());
-        record.holder.started -= 60;
+        let record =
+            Record::of_this_process(namer.job(), (1, 2), false, makes).with_request(Some("job.x".to_owned()));
         let features = Features::default();
         let setting =
             Setting { top: &top, namer: &namer, own_uid: None, is_alone: false, is_durable: false, features };
@@ -336,15 +335,17 @@ mod tests {
         let times = Timestamps { last_access: long_ago, last_modification: long_ago };
         rustix::fs::futimens(file, &times).unwrap();
         fs::create_dir(scratch.join("new")).unwrap();
-        let Some(born) = sys::stat_at(&top, c"new", true).unwrap().btime else { return };
+        let born = || sys::stat_at(&top, c"new", true).unwrap().btime;
+        if born().is_none() {
+            return println!("skipped: the file system keeps no times of birth");
+        }
         let home = || Arc::new(open_private(&*top, &namer.home(), None).unwrap());
         let made = |request: &str| others::made_since(&top, &home(), request, c"new");
-        assert_eq!((made("job.x"), born.seconds > 1_000_000_100), (None, true));
+        assert_eq!(made("job.x"), None);
         begun.job.touch().unwrap();
         fs::remove_dir(scratch.join("new")).unwrap();
         fs::create_dir(scratch.join("new")).unwrap();
-        let born = sys::stat_at(&top, c"new", true).unwrap().btime.unwrap();
-        assert_eq!(made("job.x"), u64::try_from(born.seconds).ok());
+        assert_eq!(made("job.x"), u64::try_from(born().unwrap().seconds).ok());
         assert_eq!(made("job.y"), None);
         // A run that came to its end and has left something keeps its record.
         begun.job.note_end().unwrap();

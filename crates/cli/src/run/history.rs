@@ -19,7 +19,7 @@ use super::file::create;
 
 /// Jobs that are kept after their end; of more, those that began first are forgotten.
 const JOBS_KEPT: usize = 1000;
-/// So many more are forgotten together: their files must be read for that.
+/// Jobs that are forgotten at once: all files are read for that.
 const FORGOTTEN_TOGETHER: usize = 100;
 /// Most bytes of a file.
 const BYTES_MAX: u64 = 16 << 20;
@@ -172,7 +172,7 @@ fn count_in(directory: &Path) -> usize {
 /// Forgets the jobs that began first, of those that have ended, if there are too many.
 fn forget_old(directory: &Path) {
     let count = count_in(directory);
-    // Others than those that have ended are counted, and stay.
+    // Jobs that have not ended are counted, too, and are not forgotten.
     if count < JOBS_KEPT + FORGOTTEN_TOGETHER || !count.is_multiple_of(FORGOTTEN_TOGETHER) {
         return;
     }

@@ -44,6 +44,25 @@ pub(crate) struct Other {
 }
 
 impl Other {
+    /// Whether this run was asked for by that request, and has made the directory with this name, born then, in TOP. Its job may not have begun.
+    fn has_made(&self, top: &OwnedFd, request: &str, (name, born): (&CStr, i64)) -> bool {
+        let is_new = match self.record.since {
+            Some(since) => i64::try_from(since) == Ok(born),
+            None => (-1..=BORN_WITHIN).contains(&(born - self.written)),
+        };
+        let has_alias =
+            || !matches!(sys::stat_at(top, &self.namer.of_directory(name), false), Err(Errno::NOENT));
+        self.record.makes_new(request, name) && is_new && !has_alias()
+    }
+
+    /// Whether this run has made a name in TOP, although its job may not have begun.
+    pub(crate) fn has_begun(&self, top: &OwnedFd) -> bool {
+        let Some(request) = &self.record.request else { return false };
+        let has_made =
+            |name: &CStr| birth(top, name).is_some_and(|born| self.has_made(top, request, (name, born)));
+        self.record.makes.iter().any(|makes| has_made(&makes.name))
+    }
+
     /// The path of its private directory, below the directory that the runs are in.
     pub(crate) fn path(&self) -> Vec<u8> {
         match self.name == self.namer.alone() {
@@ -62,18 +81,14 @@ pub(crate) fn others_in(home: &Arc<OwnedFd>) -> Vec<Other> {
 /// says that it makes the name, its temporary directory is gone, and the directory was born soon after the record was written or touched; or the record of one
 /// that went on with it says when it was born. In seconds since 1970.
 pub(crate) fn made_since(top: &OwnedFd, home: &Arc<OwnedFd>, request: &str, name: &CStr) -> Option<u64> {
-    let born = sys::stat_at(top, name, true).ok()?.btime?.seconds;
-    let made_by = |other: &Other| {
-        let is_new = match other.record.since {
-            Some(since) => i64::try_from(since) == Ok(born),
-            None => (-1..=BORN_WITHIN).contains(&(born - other.written)),
-        };
-        let has_alias =
-            !matches!(sys::stat_at(top, &other.namer.of_directory(name), false), Err(Errno::NOENT));
-        other.record.makes_new(request, name) && is_new && !has_alias
-    };
-    let is_made = others_in(home).iter().any(made_by);
+    let born = birth(top, name)?;
+    let is_made = others_in(home).iter().any(|other| other.has_made(top, request, (name, born)));
     u64::try_from(born).ok().filter(|_| is_made)
+}
+
+/// When a name was born, in seconds since 1970, if the file system keeps that.
+fn birth(top: &OwnedFd, name: &CStr) -> Option<i64> {
+    Some(sys::stat_at(top, name, true).ok()?.btime?.seconds)
 }
 
 pub(super) fn others_among(home: &Arc<OwnedFd>, is_wanted: impl Fn(&CString) -> bool) -> Vec<Other> {

@@ -81,7 +81,7 @@ pub(crate) fn begin(place: &Place<'_>, sources: &[Vec<u8>]) -> Result<Option<Job
     // An earlier run of this job is none of them.
     let others = others.into_iter().filter(|other| other.record.job != namer.job());
     others.for_each(|other| place.settle(other, identity));
-    // What earlier runs left may have taken long to remove. Without it, a run that is killed at once may not be known to have made its names.
+    // It may have taken long to remove what earlier runs left. If this run is killed now, a later one looks for names that were born soon after this.
     let _ = job.touch();
     Ok(Some(job))
 }
@@ -189,19 +189,6 @@ impl Place<'_> {
         }
     }
 
-    /// Whether a run for another request has made its name and was killed before its job began: only its record says so.
-    fn has_begun(&self, other: &Other) -> bool {
-        let Some(request) =
-            other.record.request.as_ref().filter(|_| other.record.request != self.options.request)
-        else {
-            return false;
-        };
-        let Ok(home) = open_private(&self.target.top, &other.namer.home(), None) else { return false };
-        let home = Arc::new(home);
-        let mut made = other.record.makes.iter().map(|makes| &makes.name);
-        made.any(|name| made_since(&self.target.top, &home, request, name).is_some())
-    }
-
     /// Removes the leftovers of an ended run of the same user, host and boot. Reports any others.
     fn settle(&self, other: Other, top: (u64, u64)) {
         let Self { target, options, watch, .. } = *self;
@@ -217,7 +204,8 @@ impl Place<'_> {
         {
             return watch.notice(&Notice::Resumable { holder, directory: target.path.clone(), job });
         }
-        if self.has_begun(&other) {
+        // Only the record says what that directory is.
+        if other.record.request != options.request && other.has_begun(&target.top) {
             return watch.notice(&Notice::Begun { holder, directory: target.path.clone() });
         }
         if !is_own || !matches!(other.state, State::Ended { .. }) {

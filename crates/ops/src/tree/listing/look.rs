@@ -122,8 +122,8 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         }
         let spent = self.worker.watch.book(Phase::Stat, &job.counters[self.worker.index]);
         if let Some(each) = spent.checked_div(asked) {
-            // A moving average: one slow call must not reduce all batches to single names. Written when it is no more about right: threads would wait for
-            // each other at a number that all of them change.
+            // A moving average: one slow call must not reduce all batches to single names. It is written only when it is wrong by half: a number that
+            // all threads write is slow to read.
             let before = job.stat_ns.load(Ordering::Relaxed);
             if each.abs_diff(before) > before / 2 {
                 job.stat_ns.store((before * 7 + each) / 8, Ordering::Relaxed);
