@@ -9,7 +9,10 @@
 
 #include <stdint.h>
 
-#define ATTA_MPI_VERSION 2
+#define ATTA_MPI_VERSION 3
+
+/* The code of a message whose other rank has died. */
+#define ATTA_MPI_LOST (-4)
 
 /*
  * Functions that return int32_t give 0, an error code of MPI (positive), or one of the shim (negative); error_text
@@ -49,7 +52,14 @@ struct atta_mpi_table {
   /* Gives tickets of some receives that have ended, each with a code: 0, or why it failed. */
   int32_t (*taken)(uint64_t *tickets, int32_t *codes, uint32_t capacity, uint32_t *count);
 
-  /* Leaves MPI, once in a process. */
+  /* Whether the other ranks go on when one dies: this MPI can, and was launched so. After begin. */
+  int32_t (*survives)(void);
+
+  /* The ranks that have died, in no order, at most `capacity` of them; `count` is how many there are. What a rank sent before
+     it died may still come, or be lost. A code of ATTA_MPI_LOST for a message says that the other rank is dead. */
+  int32_t (*lost)(uint32_t *ranks, uint32_t capacity, uint32_t *count);
+
+  /* Leaves MPI, once in a process. Not after a rank has died: MPI may wait for it. */
   int32_t (*leave)(void);
 
   /* Ends all ranks. */

@@ -1,10 +1,15 @@
 /*
  * The calls of MPI that the program makes, behind functions that do not show MPI's types: these differ from one MPI to
- * the next. Only calls of MPI 3. It decides nothing: who sends what and when, and what an error means, is the program's.
+ * the next. Only calls of MPI 3, and of its extension for failures (ULFM) where that is there. It decides nothing: who sends
+ * what and when, and what an error means, is the program's.
  *
  * One thread calls all of it (MPI_THREAD_FUNNELED), so the state below needs no lock.
  */
 #include <mpi.h>
+#if defined(OPEN_MPI)
+/* Tells which extensions there are. */
+#include <mpi-ext.h>
+#endif
 #include <stdlib.h>
 #include <string.h>
 
@@ -101,6 +106,70 @@ static int32_t neighbours(uint32_t *ranks, uint32_t count) {
   return code;
 }
 
+#if defined(OMPI_HAVE_MPI_EXT_FTMPI)
+/* Whether the launcher was told to let the others go on (mpirun --with-ft ulfm): Open MPI's variable says so, however it was
+   set. */
+static int32_t survives(void) {
+  int provided, index, count, enabled = 0;
+  char value[64] = "";
+  MPI_T_cvar_handle handle;
+  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return 0;
+  if (MPI_T_cvar_get_index("mpi_ft_enable", &index) == MPI_SUCCESS &&
+      MPI_T_cvar_handle_alloc(index, NULL, &handle, &count) == MPI_SUCCESS) {
+    /* It is a truth value, of one byte. */
+    if (count == 1 && MPI_T_cvar_read(handle, value) == MPI_SUCCESS) enabled = value[0] != 0;
+    MPI_T_cvar_handle_free(&handle);
+  }
+  MPI_T_finalize();
+  return enabled;
+}
+
+static int is_lost(int code) {
+  int class;
+  if (code == MPI_SUCCESS || MPI_Error_class(code, &class) != MPI_SUCCESS) return 0;
+  return class == MPIX_ERR_PROC_FAILED || class == MPIX_ERR_PROC_FAILED_PENDING;
+}
+
+/* Failures are acknowledged each time: else a probe of any rank fails as long as there is one that is not. */
+static int32_t lost(uint32_t *ranks, uint32_t capacity, uint32_t *count) {
+  MPI_Group failed, world;
+  int all = 0, code = MPIX_Comm_failure_ack(state.comm);
+  *count = 0;
+  if (code == MPI_SUCCESS) code = MPIX_Comm_failure_get_acked(state.comm, &failed);
+  if (code != MPI_SUCCESS) return code;
+  code = MPI_Group_size(failed, &all);
+  if (code == MPI_SUCCESS && all > 0) {
+    code = MPI_Comm_group(state.comm, &world);
+    for (int i = 0; code == MPI_SUCCESS && i < all && (uint32_t)i < capacity; i++) {
+      int rank;
+      code = MPI_Group_translate_ranks(failed, 1, &i, world, &rank);
+      ranks[i] = (uint32_t)rank;
+    }
+    MPI_Group_free(&world);
+  }
+  MPI_Group_free(&failed);
+  *count = (uint32_t)all;
+  return code;
+}
+#else
+static int32_t survives(void) { return 0; }
+
+static int is_lost(int code) {
+  (void)code;
+  return 0;
+}
+
+static int32_t lost(uint32_t *ranks, uint32_t capacity, uint32_t *count) {
+  (void)ranks;
+  (void)capacity;
+  *count = 0;
+  return 0;
+}
+#endif
+
+/* A code of MPI, or ATTA_MPI_LOST. */
+static int32_t told(int code) { return is_lost(code) ? ATTA_MPI_LOST : code; }
+
 /* Makes room for one more operation. */
 static int32_t reserve(struct operations *all) {
   if (all->count < all->capacity) return 0;
@@ -135,7 +204,7 @@ static int32_t finished(struct operations *all, uint64_t *tickets, int32_t *code
     int slot = first + places[i];
     tickets[i] = all->tickets[slot];
     /* MPI sets the codes of statuses only if it says so. */
-    codes[i] = code == MPI_ERR_IN_STATUS ? statuses[i].MPI_ERROR : 0;
+    codes[i] = code == MPI_ERR_IN_STATUS ? told(statuses[i].MPI_ERROR) : 0;
     /* Some MPIs keep a request that failed, which may still be active. It is forgotten and not freed: MPI_Request_free
        would neither cancel it nor wait for it. */
     all->requests[slot] = MPI_REQUEST_NULL;
@@ -157,7 +226,7 @@ static int32_t send_message(uint32_t to, const void *message, uint64_t bytes, ui
   int32_t code = reserve(sends);
   if (code != 0) return code;
   code = MPI_Isend(message, (int)bytes, MPI_BYTE, (int)to, TAG, state.comm, &sends->requests[sends->count]);
-  if (code != MPI_SUCCESS) return code;
+  if (code != MPI_SUCCESS) return told(code);
   sends->tickets[sends->count++] = ticket;
   return 0;
 }
@@ -174,6 +243,8 @@ static int32_t match(int32_t *found, uint32_t *from, uint64_t *bytes) {
   for (int look = 0; look < 2 && code == MPI_SUCCESS && !flag; look++)
     code = MPI_Improbe(MPI_ANY_SOURCE, TAG, state.comm, &flag, &state.matched, &status);
   *found = 0;
+  /* A rank has died. `lost` tells which one, and acknowledges it. */
+  if (is_lost(code)) return 0;
   if (code != MPI_SUCCESS || !flag) return code;
   code = MPI_Get_count(&status, MPI_BYTE, &count);
   *found = 1;
@@ -188,7 +259,7 @@ static int32_t take(void *place, uint64_t bytes, uint64_t ticket) {
   int32_t code = reserve(receives);
   if (code != 0) return code;
   code = MPI_Imrecv(place, (int)bytes, MPI_BYTE, &state.matched, &receives->requests[receives->count]);
-  if (code != MPI_SUCCESS) return code;
+  if (code != MPI_SUCCESS) return told(code);
   receives->tickets[receives->count++] = ticket;
   return 0;
 }
@@ -214,6 +285,7 @@ static void error_text(int32_t code, char *text, uint32_t capacity) {
     case ERROR_MEMORY: copy_text("out of memory", text, capacity); return;
     case ERROR_THREADS: copy_text("this MPI does not allow threads", text, capacity); return;
     case ERROR_BEGUN: copy_text("MPI was begun before in this process", text, capacity); return;
+    case ATTA_MPI_LOST: copy_text("the other rank has died", text, capacity); return;
   }
   if (MPI_Error_string(code, said, &length) != MPI_SUCCESS) copy_text("unknown error", said, sizeof said);
   copy_text(said, text, capacity);
@@ -232,6 +304,8 @@ const struct atta_mpi_table *atta_mpi_shim(void) {
       .match = match,
       .take = take,
       .taken = taken,
+      .survives = survives,
+      .lost = lost,
       .leave = leave,
       .abort = abort_all,
       .error_text = error_text,

@@ -96,6 +96,14 @@ impl<E: Endpoint> Endpoint for Counted<E> {
         self.inner.unsent()
     }
 
+    fn survives(&self) -> bool {
+        self.inner.survives()
+    }
+
+    fn lost(&mut self) -> Result<Vec<u32>, FabricError> {
+        self.inner.lost()
+    }
+
     fn leave(self: Box<Self>) -> Result<(), FabricError> {
         Box::new(self.inner).leave()
     }

@@ -69,6 +69,20 @@ pub trait Endpoint: Send {
     /// An error of the library for a message in flight. That message does not count any more.
     fn unsent(&mut self) -> Result<usize, FabricError>;
 
+    /// Whether the other ranks go on when one dies: then look at [`lost`](Self::lost). Otherwise its death ends all ranks.
+    fn survives(&self) -> bool {
+        false
+    }
+
+    /// The ranks that were found dead since the last call, ascending. Messages to them are dropped without an error.
+    /// Messages that they sent before may still arrive, or be lost, also if they had gone. Nothing else reports a death, so call it often: it takes about a microsecond.
+    ///
+    /// # Errors
+    /// An error of the library.
+    fn lost(&mut self) -> Result<Vec<u32>, FabricError> {
+        Ok(Vec::new())
+    }
+
     /// Leaves the fabric for good, after all ranks agreed to end and [`unsent`](Self::unsent) is zero. It may wait for the
     /// other ranks to leave. A rank that is dropped instead has not left: under MPI its launcher ends the job.
     ///
@@ -108,6 +122,14 @@ impl<E: Endpoint + ?Sized> Endpoint for Box<E> {
 
     fn unsent(&mut self) -> Result<usize, FabricError> {
         (**self).unsent()
+    }
+
+    fn survives(&self) -> bool {
+        (**self).survives()
+    }
+
+    fn lost(&mut self) -> Result<Vec<u32>, FabricError> {
+        (**self).lost()
     }
 
     fn leave(self: Box<Self>) -> Result<(), FabricError> {

@@ -15,6 +15,10 @@ struct Shared {
     /// 0 while the job runs. 1 after a rank aborted; the exit code is set before.
     aborted: AtomicU32,
     exit_code: AtomicI32,
+    /// A rank that is dropped and has not left is dead, and the others go on.
+    survives: bool,
+    /// The dead, in the order in which they died.
+    dead: RwLock<Vec<u32>>,
 }
 
 /// The sending side of a rank's channel.
@@ -34,6 +38,10 @@ impl Inbox {
 }
 
 impl Shared {
+    fn is_dead(&self, rank: u32) -> bool {
+        self.dead.read().unwrap_or_else(PoisonError::into_inner).contains(&rank)
+    }
+
     fn running(&self) -> Result<(), FabricError> {
         match self.aborted.load(Ordering::Acquire) {
             0 => Ok(()),
@@ -52,6 +60,9 @@ pub struct InProcess {
     neighbours: Arc<[u32]>,
     inbox: Receiver<Received>,
     shared: Arc<Shared>,
+    has_left: bool,
+    /// So many of the dead were reported.
+    reported: usize,
 }
 
 impl fmt::Debug for InProcess {
@@ -66,12 +77,22 @@ pub fn in_process(size: u32) -> Vec<InProcess> {
     in_process_on_hosts(&vec![0; size as usize])
 }
 
+/// The same, of ranks that may die: one that is dropped and has not left is [lost](Endpoint::lost), and the others go on.
+#[must_use]
+pub fn in_process_mortal(size: u32) -> Vec<InProcess> {
+    endpoints(&vec![0; size as usize], true)
+}
+
 /// Endpoints of one rank per element of the argument, by rank. Ranks with equal numbers share a host.
 ///
 /// # Panics
 /// If there are 2^32 ranks or more.
 #[must_use]
 pub fn in_process_on_hosts(hosts: &[u32]) -> Vec<InProcess> {
+    endpoints(hosts, false)
+}
+
+fn endpoints(hosts: &[u32], survives: bool) -> Vec<InProcess> {
     assert!(u32::try_from(hosts.len()).is_ok(), "a rank is a number of 32 bits");
     let mut by_host: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (rank, host) in (0u32..).zip(hosts) {
@@ -87,7 +108,8 @@ pub fn in_process_on_hosts(hosts: &[u32]) -> Vec<InProcess> {
             (Inbox { sender, wake: RwLock::new(None) }, receiver)
         })
         .unzip();
-    let shared = Arc::new(Shared { inboxes, aborted: AtomicU32::new(0), exit_code: AtomicI32::new(0) });
+    let (aborted, exit_code) = (AtomicU32::new(0), AtomicI32::new(0));
+    let shared = Arc::new(Shared { inboxes, aborted, exit_code, survives, dead: RwLock::default() });
     let ranks = (0u32..).zip(hosts).zip(receivers);
     ranks
         .map(|((rank, host), inbox)| InProcess {
@@ -95,6 +117,8 @@ pub fn in_process_on_hosts(hosts: &[u32]) -> Vec<InProcess> {
             neighbours: Arc::clone(&by_host[host]),
             inbox,
             shared: Arc::clone(&shared),
+            has_left: false,
+            reported: 0,
         })
         .collect()
 }
@@ -121,8 +145,11 @@ impl Endpoint for InProcess {
             .get(to as usize)
             .ok_or(FabricError::NoSuchRank { rank: to, size: self.size() })?;
         let received = Received { from: self.rank, message };
-        inbox.sender.send(received).map_err(|_gone| FabricError::Gone { rank: to })?;
-        inbox.wake();
+        match inbox.sender.send(received) {
+            Ok(()) => inbox.wake(),
+            Err(_) if self.shared.is_dead(to) => {}
+            Err(_) => return Err(FabricError::Gone { rank: to }),
+        }
         Ok(())
     }
 
@@ -143,7 +170,20 @@ impl Endpoint for InProcess {
         Ok(0)
     }
 
-    fn leave(self: Box<Self>) -> Result<(), FabricError> {
+    fn survives(&self) -> bool {
+        self.shared.survives
+    }
+
+    fn lost(&mut self) -> Result<Vec<u32>, FabricError> {
+        let dead = self.shared.dead.read().unwrap_or_else(PoisonError::into_inner);
+        let mut new = dead[self.reported..].to_vec();
+        self.reported = dead.len();
+        new.sort_unstable();
+        Ok(new)
+    }
+
+    fn leave(mut self: Box<Self>) -> Result<(), FabricError> {
+        self.has_left = true;
         self.shared.running()
     }
 
@@ -156,10 +196,14 @@ impl Endpoint for InProcess {
 }
 
 impl Drop for InProcess {
-    /// Drops the callback of a rank that has left: it may hold the rank's own state, and must not be called any more.
+    /// Drops the callback of a rank that has left: it may hold the rank's own state, and must not be called any more. Reports a death.
     fn drop(&mut self) {
         let place = &self.shared.inboxes[self.rank as usize].wake;
         *place.write().unwrap_or_else(PoisonError::into_inner) = None;
+        if self.shared.survives && !self.has_left {
+            self.shared.dead.write().unwrap_or_else(PoisonError::into_inner).push(self.rank);
+            self.shared.inboxes.iter().for_each(Inbox::wake);
+        }
     }
 }
 

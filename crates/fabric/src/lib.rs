@@ -19,12 +19,14 @@
 
 mod conformance;
 mod counted;
+mod deaths;
 mod endpoint;
 mod error;
 mod in_process;
 
 pub use conformance::conformance;
 pub use counted::{Counted, Traffic};
+pub use deaths::{Fate, deaths};
 pub use endpoint::{Endpoint, Received, Wake};
 pub use error::FabricError;
-pub use in_process::{InProcess, in_process, in_process_on_hosts};
+pub use in_process::{InProcess, in_process, in_process_mortal, in_process_on_hosts};

@@ -5,6 +5,7 @@
 //! - `job`: the engine's jobs over the fabric.
 //! - `abort`: one rank aborts in the middle of a job.
 //! - `slow`: one rank stops in the middle of a large message (`slow.rs`).
+//! - `deaths`: the first and the last rank kill themselves. The second one prints the line.
 //! - `crash`: every rank is killed by SIGSEGV.
 //!
 //! Each rank names the phase that it enters on standard error. A rank that crashes leaves the backtrace of its MPI there, if
@@ -16,7 +17,7 @@ mod slow;
 
 use std::process::ExitCode;
 
-use atta_fabric::{Counted, Endpoint, conformance};
+use atta_fabric::{Counted, Endpoint, Fate, conformance, deaths};
 use atta_mpi_loader::{Launcher, launcher, open};
 use atta_runtime::conformance as job;
 
@@ -56,6 +57,11 @@ fn run(launcher: &Launcher) -> Result<(), String> {
         Some("abort") => job::abort_reaches_all(&mut endpoint),
         Some("job") => job::conformance(&mut endpoint, seed),
         Some("slow") => slow::conformance(&mut endpoint),
+        Some("deaths") => deaths(&mut endpoint).map(|fate| {
+            if fate == Fate::Dies {
+                die();
+            }
+        }),
         Some("crash") => slow::signal("SEGV", &std::process::id().to_string()),
         _ => conformance(&mut endpoint),
     };
@@ -65,13 +71,21 @@ fn run(launcher: &Launcher) -> Result<(), String> {
     let near = endpoint.neighbours().len();
     phase(launcher, "leave");
     Box::new(endpoint).leave().map_err(|error| format!("conformance: rank {rank}: {error}"))?;
-    if rank == 0 {
+    let first = u32::from(what.as_deref() == Some("deaths"));
+    if rank == first {
         let (messages, bytes) = (total.sent_messages, total.sent_bytes);
         say(&format!(
             "conforms: {size} ranks, {near} on this host, {messages} messages, {bytes} bytes: {library}"
         ));
     }
     Ok(())
+}
+
+/// Ends this process as nothing could prevent.
+fn die() -> ! {
+    // SAFETY: the signal is sent to this process alone.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    unreachable!("SIGKILL cannot be caught")
 }
 
 /// Gives the signals of a crash back to the system. The standard library handles them from the start, to name a thread whose

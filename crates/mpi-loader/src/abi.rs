@@ -4,7 +4,10 @@
 use std::ffi::{c_char, c_void};
 
 /// The version of the table that this program requires.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
+
+/// The code of a message whose other rank has died.
+pub(crate) const LOST: i32 = -4;
 
 /// The name of the plug-in's function, with the NUL that the dynamic linker requires.
 pub(crate) const SYMBOL: &[u8] = b"atta_mpi_table\0";
@@ -42,6 +45,8 @@ pub(crate) struct Table {
     pub(crate) take: unsafe extern "C" fn(place: *mut c_void, bytes: u64, ticket: u64) -> i32,
     pub(crate) taken:
         unsafe extern "C" fn(tickets: *mut u64, codes: *mut i32, capacity: u32, count: *mut u32) -> i32,
+    pub(crate) survives: unsafe extern "C" fn() -> i32,
+    pub(crate) lost: unsafe extern "C" fn(ranks: *mut u32, capacity: u32, count: *mut u32) -> i32,
     pub(crate) leave: unsafe extern "C" fn() -> i32,
     pub(crate) abort: unsafe extern "C" fn(exit_code: i32),
     pub(crate) error_text: unsafe extern "C" fn(code: i32, text: *mut c_char, capacity: u32),

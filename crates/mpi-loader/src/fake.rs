@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_void};
 
-use crate::abi::{Header, Table, VERSION};
+use crate::abi::{Header, LOST, Table, VERSION};
 use crate::shim::{Begun, Shim};
 use crate::{Mpi, OpenError};
 
@@ -42,6 +42,10 @@ pub(crate) struct Fake {
     pub(crate) holds: bool,
     /// Whether `begin` fails.
     pub(crate) begin_fails: bool,
+    /// Ranks that have died. Messages to them and from them fail, as an MPI says.
+    pub(crate) dead: Vec<u32>,
+    /// The code of failing calls, in place of [`CODE`].
+    pub(crate) says_lost: bool,
 }
 
 /// A message being received.
@@ -114,10 +118,19 @@ static TABLE: Table = Table {
     matched,
     take,
     taken,
+    survives,
+    lost,
     leave,
     abort,
     error_text,
 };
+
+impl Fake {
+    /// The code of a failing call.
+    fn code(&self) -> i32 {
+        if self.says_lost { LOST } else { CODE }
+    }
+}
 
 /// Counts down to a failure.
 fn fails(count: &mut u32) -> bool {
@@ -173,7 +186,7 @@ unsafe extern "C" fn send(to: u32, message: *const c_void, bytes: u64, ticket: u
         let address = message.expose_provenance();
         if fails(&mut fake.send_fails_in) {
             fake.failed_messages.push((address, bytes as usize));
-            return CODE;
+            return fake.code();
         }
         fake.begun.push_back((address, bytes as usize, ticket));
         fake.begun_max = fake.begun_max.max(fake.begun.len());
@@ -197,7 +210,7 @@ unsafe extern "C" fn sent(tickets: *mut u64, codes: *mut i32, capacity: u32, cou
                 fake.come.push_back((0, message.to_vec()));
             }
             give(tickets.wrapping_add(slot), ticket);
-            give(codes.wrapping_add(slot), if failed { CODE } else { 0 });
+            give(codes.wrapping_add(slot), if failed { fake.code() } else { 0 });
         }
         give(count, number as u32);
         0
@@ -250,7 +263,7 @@ unsafe extern "C" fn taken(tickets: *mut u64, codes: *mut i32, capacity: u32, co
                 unsafe { std::ptr::copy_nonoverlapping(message.as_ptr(), place, message.len()) };
             }
             give(tickets.wrapping_add(ended as usize), ticket);
-            give(codes.wrapping_add(ended as usize), if failed { CODE } else { 0 });
+            give(codes.wrapping_add(ended as usize), if failed { fake.code() } else { 0 });
             ended += 1;
         }
         give(count, ended);
@@ -258,7 +271,22 @@ unsafe extern "C" fn taken(tickets: *mut u64, codes: *mut i32, capacity: u32, co
     })
 }
 
+unsafe extern "C" fn survives() -> i32 {
+    1
+}
+
+unsafe extern "C" fn lost(ranks: *mut u32, capacity: u32, count: *mut u32) -> i32 {
+    with(|fake| {
+        for (slot, rank) in fake.dead.iter().take(capacity as usize).enumerate() {
+            give(ranks.wrapping_add(slot), *rank);
+        }
+        give(count, fake.dead.len() as u32);
+        0
+    })
+}
+
 unsafe extern "C" fn leave() -> i32 {
+    assert!(with(|fake| fake.dead.is_empty()), "not after a rank has died");
     0
 }
 

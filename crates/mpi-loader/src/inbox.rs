@@ -20,6 +20,8 @@ pub(crate) struct Inbox {
     messages: BTreeMap<u64, Incoming>,
     bytes: usize,
     next_ticket: u64,
+    /// Buffers of messages of ranks that have died: MPI may still write to them.
+    given_up: BTreeMap<u64, Received>,
 }
 
 #[derive(Debug)]
@@ -55,15 +57,29 @@ impl Inbox {
     /// # Panics
     /// No message has this ticket.
     pub(crate) fn complete(&mut self, ticket: u64) {
+        if self.given_up.remove(&ticket).is_some() {
+            return;
+        }
         self.messages.get_mut(&ticket).expect("a ticket was given for each message").is_whole = true;
     }
 
-    /// Gives up a failed message and returns its buffer.
+    /// Gives up a failed message and returns its sender and its buffer.
     ///
     /// # Panics
     /// No message has this ticket.
-    pub(crate) fn fail(&mut self, ticket: u64) -> Vec<u8> {
-        self.remove(ticket).expect("a ticket was given for each message").message
+    pub(crate) fn fail(&mut self, ticket: u64) -> Received {
+        let given_up = self.given_up.remove(&ticket);
+        given_up.or_else(|| self.remove(ticket)).expect("a ticket was given for each message")
+    }
+
+    /// Gives up what a rank that has died had not sent whole: it may never be, and must not take room.
+    pub(crate) fn give_up(&mut self, from: u32) {
+        let is_its = |incoming: &Incoming| incoming.received.from == from && !incoming.is_whole;
+        let of_rank = self.messages.iter().filter(|(_, incoming)| is_its(incoming));
+        for ticket in of_rank.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
+            let received = self.remove(ticket);
+            self.given_up.extend(received.map(|received| (ticket, received)));
+        }
     }
 
     /// The next complete message that has no earlier one of the same rank before it.
@@ -82,7 +98,8 @@ impl Inbox {
 
     /// All buffers, for a caller that must keep them.
     pub(crate) fn into_buffers(self) -> impl Iterator<Item = Vec<u8>> {
-        self.messages.into_values().map(|incoming| incoming.received.message)
+        let rest = self.messages.into_values().map(|incoming| incoming.received);
+        rest.chain(self.given_up.into_values()).map(|received| received.message)
     }
 
     fn remove(&mut self, ticket: u64) -> Option<Received> {
@@ -111,6 +128,23 @@ mod tests {
     }
 
     #[test]
+    fn messages_of_dead_ranks_take_no_room() {
+        let mut inbox = Inbox::default();
+        let tickets: Vec<u64> = (0..MESSAGES_MAX).map(|_| inbox.add(1, 3).0).collect();
+        inbox.complete(tickets[0]);
+        inbox.give_up(1);
+        assert!(inbox.has_room() && !inbox.is_receiving());
+        assert_eq!(inbox.next().unwrap().message.len(), 3);
+        let (other, _) = inbox.add(2, 5);
+        inbox.complete(tickets[1]);
+        assert_eq!(inbox.fail(tickets[2]).from, 1);
+        inbox.complete(other);
+        assert_eq!(inbox.next().unwrap().message.len(), 5);
+        assert_eq!((inbox.next(), inbox.bytes), (None, 0));
+        assert_eq!(inbox.into_buffers().count(), MESSAGES_MAX - 3);
+    }
+
+    #[test]
     fn messages_and_bytes_are_bounded() {
         let mut inbox = Inbox::default();
         (0..MESSAGES_MAX).for_each(|_| {
@@ -124,7 +158,7 @@ mod tests {
         assert!(inbox.has_room());
         let (large, _) = inbox.add(2, BYTES_MAX);
         assert!(!inbox.has_room());
-        assert_eq!(inbox.fail(large).len(), BYTES_MAX);
+        assert_eq!(inbox.fail(large).message.len(), BYTES_MAX);
         assert!(inbox.has_room());
     }
 }

@@ -1,5 +1,6 @@
 //! The endpoint of one rank under MPI: decides what to send when, and returns received messages. `shim.rs` makes the calls.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use atta_fabric::{Endpoint, FabricError, Received, Wake};
@@ -14,7 +15,8 @@ const RECEIVED_IN_A_ROW_MAX: u32 = 32;
 ///
 /// Arrivals cause no callbacks: poll [`receive`](Endpoint::receive). Only the thread that initialised MPI may use it; its
 /// calls panic on another thread. Each message is one MPI message on a communicator of its own, so its maximum length is
-/// 2^31 - 1 bytes. MPI does not report which ranks have left: sending to one is no error.
+/// 2^31 - 1 bytes. MPI does not report which ranks have left: sending to one is no error. Where it reports which ranks have
+/// died (Open MPI 5, launched with `--with-ft ulfm`), a message to one of them is dropped.
 ///
 /// Dropping it does not finalise MPI: the launcher then ends the job when this process ends.
 pub struct Mpi {
@@ -22,6 +24,8 @@ pub struct Mpi {
     world: World,
     outbox: Outbox,
     received_in_a_row: u32,
+    /// Ranks that have died, as far as was asked.
+    dead: BTreeSet<u32>,
 }
 
 impl fmt::Debug for Mpi {
@@ -32,7 +36,7 @@ impl fmt::Debug for Mpi {
 
 impl Mpi {
     pub(crate) fn new(shim: Calls, world: World) -> Self {
-        Self { shim, world, outbox: Outbox::default(), received_in_a_row: 0 }
+        Self { shim, world, outbox: Outbox::default(), received_in_a_row: 0, dead: BTreeSet::new() }
     }
 
     /// Moves outgoing messages on, and hands more to MPI while some complete. Returns the first error after all other work.
@@ -44,11 +48,14 @@ impl Mpi {
                 return first;
             }
             for each in sent {
-                first = first.and(each.outcome);
+                if self.dead.contains(&each.to) {
+                    continue;
+                }
+                first = first.and(unless_dead(each.outcome));
                 let mut next = self.outbox.gone(each.to);
                 while let Some(message) = next.take() {
                     if let Err(error) = self.shim.send(each.to, message) {
-                        first = first.and(Err(error));
+                        first = first.and(unless_dead(Err(error)));
                         next = self.outbox.gone(each.to);
                     }
                 }
@@ -77,11 +84,14 @@ impl Endpoint for Mpi {
         if message.len() > MESSAGE_BYTES_MAX {
             return Err(FabricError::TooLarge { bytes: message.len(), bytes_max: MESSAGE_BYTES_MAX });
         }
+        if self.dead.contains(&to) {
+            return Ok(());
+        }
         let Some(message) = self.outbox.offer(to, message) else { return Ok(()) };
-        self.shim.send(to, message).inspect_err(|_| {
+        unless_dead(self.shim.send(to, message).inspect_err(|_| {
             // Fewer than the limit were with MPI, so nothing waits behind this one.
             let _none = self.outbox.gone(to);
-        })
+        }))
     }
 
     fn receive(&mut self) -> Result<Option<Received>, FabricError> {
@@ -108,8 +118,28 @@ impl Endpoint for Mpi {
         Ok(self.outbox.unsent())
     }
 
+    fn survives(&self) -> bool {
+        self.world.survives
+    }
+
+    fn lost(&mut self) -> Result<Vec<u32>, FabricError> {
+        if !self.world.survives {
+            return Ok(Vec::new());
+        }
+        let mut new: Vec<u32> =
+            self.shim.lost()?.into_iter().filter(|rank| self.dead.insert(*rank)).collect();
+        for rank in &new {
+            self.outbox.forget(*rank);
+            self.shim.give_up(*rank);
+        }
+        new.sort_unstable();
+        Ok(new)
+    }
+
     fn leave(mut self: Box<Self>) -> Result<(), FabricError> {
         match self.unsent()? {
+            // MPI may wait for the dead, and the launcher for no rank that has ended.
+            0 if !self.dead.is_empty() => Ok(()),
             0 => self.shim.leave(),
             messages => Err(FabricError::Unsent { messages }),
         }
@@ -118,6 +148,11 @@ impl Endpoint for Mpi {
     fn abort(&mut self, exit_code: i32) {
         self.shim.abort(exit_code);
     }
+}
+
+/// A message to a rank that has died is dropped.
+fn unless_dead(sent: Result<(), FabricError>) -> Result<(), FabricError> {
+    if matches!(sent, Err(FabricError::Gone { .. })) { Ok(()) } else { sent }
 }
 
 #[cfg(test)]
@@ -163,6 +198,32 @@ mod tests {
         assert_eq!(mpi.unsent(), Err(failed("MPI_Isend")));
         assert_eq!(mpi.unsent(), Ok(0));
         assert_eq!(std::iter::from_fn(|| mpi.receive().unwrap()).count(), 99);
+    }
+
+    #[test]
+    fn messages_of_dead_ranks_are_dropped() {
+        let mut mpi = fake::mpi().unwrap();
+        assert!(mpi.survives());
+        assert_eq!(mpi.lost(), Ok(vec![]));
+        fake::with(|fake| (fake.says_lost, fake.send_fails_in) = (true, 1));
+        assert_eq!(mpi.send(0, vec![1]), Ok(()));
+        fake::with(|fake| fake.sent_fails_in = 1);
+        mpi.send(0, vec![2]).unwrap();
+        assert_eq!(mpi.unsent(), Ok(0));
+        fake::arrive(0, vec![3; 100]);
+        fake::with(|fake| fake.taken_fails_in = 1);
+        fake::arrive(0, vec![4]);
+        let come: Vec<_> = (0..4).filter_map(|_| mpi.receive().unwrap()).collect();
+        assert_eq!(come.len(), 1);
+        fake::with(|fake| fake.dead = vec![5, 3]);
+        assert_eq!(mpi.lost(), Ok(vec![3, 5]));
+        assert_eq!(mpi.lost(), Ok(vec![]));
+        fake::with(|fake| fake.dead = vec![5, 3, 0]);
+        (0..100).for_each(|number| mpi.send(0, vec![number]).unwrap());
+        assert_eq!(mpi.lost(), Ok(vec![0]));
+        assert_eq!(mpi.send(0, vec![1]), Ok(()));
+        while mpi.unsent().unwrap() > 0 {}
+        Box::new(mpi).leave().unwrap();
     }
 
     /// Allocates memory of the same size: it would reuse a buffer that was freed too early.

@@ -54,6 +54,11 @@ impl Outbox {
         next
     }
 
+    /// Drops what waits for a peer that has died, and no longer counts what MPI holds: that may never go.
+    pub(crate) fn forget(&mut self, to: u32) {
+        self.unsent -= self.lanes.remove(&to).map_or(0, |lane| lane.active + lane.waiting.len());
+    }
+
     /// The number of messages that have not gone yet.
     pub(crate) fn unsent(&self) -> usize {
         self.unsent
@@ -77,6 +82,20 @@ mod tests {
             assert_eq!(outbox.unsent(), left + 1);
         }
         assert_eq!(handed, (0..many).map(|number| vec![number as u8]).collect::<Vec<_>>());
+        assert_eq!(outbox.gone(2), None);
+        assert!(outbox.lanes.is_empty());
+    }
+
+    #[test]
+    fn what_waits_for_a_dead_peer_is_dropped() {
+        let mut outbox = Outbox::default();
+        for number in 0..ACTIVE_MAX + 3 {
+            outbox.offer(1, vec![number as u8]);
+        }
+        outbox.offer(2, vec![9]);
+        outbox.forget(1);
+        outbox.forget(3);
+        assert_eq!(outbox.unsent(), 1);
         assert_eq!(outbox.gone(2), None);
         assert!(outbox.lanes.is_empty());
     }

@@ -3,7 +3,6 @@
 //!
 //! MPI may use a buffer until it reports success of the operation. After an error its state is unknown, so the buffer is
 //! leaked. The buffers of all unfinished operations are leaked on drop, too.
-//! does, so the buffer is leaked, and so are those of all operations that have not ended when this is dropped.
 #![expect(unsafe_code, reason = "the plug-in is C")]
 
 use std::collections::BTreeMap;
@@ -15,7 +14,7 @@ use std::thread::{self, ThreadId};
 use atta_fabric::{FabricError, Received};
 
 use crate::OpenError;
-use crate::abi::Table;
+use crate::abi::{LOST, Table};
 use crate::inbox::Inbox;
 
 /// The longest message: MPI 3 counts bytes in an `int`.
@@ -35,6 +34,8 @@ pub(crate) struct World {
     pub(crate) rank: u32,
     pub(crate) size: u32,
     pub(crate) neighbours: Vec<u32>,
+    /// Whether the others go on when a rank dies.
+    pub(crate) survives: bool,
 }
 
 /// An initialised MPI, and the world that it reported.
@@ -108,7 +109,9 @@ impl Shim {
             next_ticket: 0,
             inbox: Inbox::default(),
         };
-        Ok(Begun { shim, world: World { rank, size, neighbours } })
+        // SAFETY: MPI has been begun.
+        let survives = unsafe { (self.0.survives)() } != 0;
+        Ok(Begun { shim, world: World { rank, size, neighbours, survives } })
     }
 }
 
@@ -121,7 +124,7 @@ impl Calls {
         // holds it: until the plug-in gives the ticket back. Its length was checked against MESSAGE_BYTES_MAX.
         let code = unsafe { (self.table.send)(to, message.as_ptr().cast(), message.len() as u64, ticket) };
         if let Err(error) = self.check("MPI_Isend", code) {
-            return Err(leak(message, error));
+            return Err(leak(message, error, (code, to)));
         }
         self.next_ticket += 1;
         self.outgoing.insert(ticket, (to, message));
@@ -138,7 +141,7 @@ impl Calls {
         let mut sent = Vec::with_capacity(ended.len());
         for (ticket, code) in ended {
             let (to, message) = self.outgoing.remove(&ticket).expect("a ticket comes back once");
-            let outcome = self.check("MPI_Isend", code).map_err(|error| leak(message, error));
+            let outcome = self.check("MPI_Isend", code).map_err(|error| leak(message, error, (code, to)));
             sent.push(Sent { to, outcome });
         }
         Ok(sent)
@@ -168,7 +171,14 @@ impl Calls {
         for (ticket, code) in self.ended(self.table.taken)? {
             match self.check("MPI_Imrecv", code) {
                 Ok(()) => self.inbox.complete(ticket),
-                Err(error) => first = first.and(Err(leak(self.inbox.fail(ticket), error))),
+                Err(error) => {
+                    let Received { from, message } = self.inbox.fail(ticket);
+                    // What a rank did not send whole before it died never comes.
+                    match leak(message, error, (code, from)) {
+                        FabricError::Gone { .. } => {}
+                        error => first = first.and(Err(error)),
+                    }
+                }
             }
         }
         first
@@ -180,7 +190,11 @@ impl Calls {
         // SAFETY: the place has as many bytes as are said. Its heap memory stays where it is, and is neither read nor
         // freed, as long as the inbox holds the message as one that is not whole: until the plug-in gives the ticket back.
         let code = unsafe { (self.table.take)(place.as_mut_ptr().cast(), bytes as u64, ticket) };
-        self.check("MPI_Imrecv", code).map_err(|error| leak(self.inbox.fail(ticket), error))
+        let Err(error) = self.check("MPI_Imrecv", code) else { return Ok(()) };
+        match leak(self.inbox.fail(ticket).message, error, (code, from)) {
+            FabricError::Gone { .. } => Ok(()),
+            error => Err(error),
+        }
     }
 
     /// Tickets and codes of finished operations.
@@ -200,6 +214,28 @@ impl Calls {
         self.check("MPI_Improbe", code)?;
         // MPI counts in an `int`, so the length fits.
         Ok((found != 0).then_some((from, bytes as usize)))
+    }
+
+    /// Receives nothing more from a rank that has died.
+    pub(crate) fn give_up(&mut self, rank: u32) {
+        self.inbox.give_up(rank);
+    }
+
+    /// All ranks that have died so far, in no order.
+    pub(crate) fn lost(&mut self) -> Result<Vec<u32>, FabricError> {
+        self.on_own_thread();
+        let mut ranks = Vec::new();
+        loop {
+            let mut count = 0;
+            // SAFETY: the place has room for as many ranks as are said; MPI has been begun.
+            let code = unsafe { (self.table.lost)(ranks.as_mut_ptr(), ranks.len() as u32, &raw mut count) };
+            self.check("MPIX_Comm_failure_get_acked", code)?;
+            let is_whole = count as usize <= ranks.len();
+            ranks.resize(count as usize, 0);
+            if is_whole {
+                return Ok(ranks);
+            }
+        }
     }
 
     /// Finalises MPI. No call may follow.
@@ -242,10 +278,10 @@ impl Drop for Calls {
     }
 }
 
-/// Leaks a buffer that MPI may still use after a failed operation. Returns the error.
-fn leak(buffer: Vec<u8>, error: FabricError) -> FabricError {
+/// Leaks a buffer that MPI may still use after a failed operation. Returns the error, given the call's code and the other rank.
+fn leak(buffer: Vec<u8>, error: FabricError, (code, rank): (i32, u32)) -> FabricError {
     mem::forget(buffer);
-    error
+    if code == LOST { FabricError::Gone { rank } } else { error }
 }
 
 fn error_text(table: &'static Table, code: i32) -> String {

@@ -107,6 +107,33 @@ fn jobs_conform_under_every_mpi() {
     }
 }
 
+// The first and the last rank kill themselves.
+#[test]
+fn ranks_die_and_the_others_go_on() {
+    let test = "ranks_die_and_the_others_go_on";
+    for mpi in mpis(test) {
+        for ranks in [3, 4, 6] {
+            let Some(mut command) = mpi.launch_surviving(ranks, Some(&mpi.plugin)) else {
+                skipped(test, &format!("ranks of {} do not survive others", mpi.version));
+                break;
+            };
+            command.arg(&BUILT.program).arg("deaths");
+            let ended = ended(command);
+            let begins = format!("conforms: {ranks} ranks, ");
+            let lines = ended.said.lines().filter(|line| line.starts_with(&begins)).count();
+            assert_eq!((lines, ended.code), (1, Some(0)), "{}: {}", mpi.version, ended.said);
+        }
+    }
+}
+
+#[test]
+fn ranks_that_cannot_survive_know_it() {
+    for mpi in mpis("ranks_that_cannot_survive_know_it") {
+        let ended = launch_with(mpi, 3, Some(&mpi.plugin), &[], &["deaths"]);
+        assert!(ended.said.contains("ranks of this fabric cannot die"), "{}: {}", mpi.version, ended.said);
+    }
+}
+
 // The body asks every rank for its neighbours, too: each must be one of two, and each the other's.
 #[test]
 fn ranks_of_three_hosts_conform_and_know_who_is_near() {

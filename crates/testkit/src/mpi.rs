@@ -75,6 +75,17 @@ impl Mpi {
         command
     }
 
+    /// As [`launch`](Self::launch), of ranks that go on when others die. None: this MPI cannot do that.
+    #[must_use]
+    pub fn launch_surviving(&self, ranks: u32, plugin: Option<&Path>) -> Option<Command> {
+        if !self.is_open() || !self.version.contains(" 5.") {
+            return None;
+        }
+        let mut command = self.launch(ranks, plugin);
+        command.args(["--with-ft", "ulfm"]);
+        Some(command)
+    }
+
     /// A launch of so many ranks on each of these hosts; the program and its arguments are to be added. None: this MPI's
     /// launcher is not known to reach them.
     #[must_use]
