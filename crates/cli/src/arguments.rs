@@ -26,7 +26,7 @@ pub(crate) enum ProgressWhen {
 const STALL_WARN: u32 = 60;
 
 /// What a run reports, and how.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct ReportArguments {
     /// Write failed entries to a file (NDJSON; can be passed to --from-list)
@@ -77,7 +77,7 @@ impl ReportArguments {
 }
 
 /// What of the trees is visited.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct VisitArguments {
     /// Exclude matching entries and everything below them (gitignore syntax) [may be repeated]
     #[arg(long, value_name = "PATTERN")]
@@ -119,7 +119,7 @@ impl VisitArguments {
 }
 
 /// With which effort.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct EffortArguments {
     /// Number of threads, or auto: one per core, and more while most threads wait for I/O
     #[arg(short = 'j', long, value_name = "N|auto", default_value = "auto", value_parser = parse_threads)]

@@ -38,5 +38,11 @@ pub(crate) fn run(arguments: &CopyArguments, signals: &Signals, launcher: Option
     let has_rows = arguments.dry_run && arguments.report.verbose;
     let printing = Printing::of(&arguments.report, has_rows, arguments.list().map(|(list, _)| list));
     let given = Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing };
-    session::run(&given, |session| run::run(arguments, signals, session))
+    session::run(&given, |session, job| match job {
+        None => run::run(arguments, signals, session),
+        Some(job) => {
+            let again = CopyArguments { job: Some(job.to_owned()), restart: false, ..arguments.clone() };
+            run::run(&again, signals, session)
+        }
+    })
 }

@@ -9,6 +9,7 @@ pub(crate) mod events;
 pub(crate) mod failures;
 pub(crate) mod fatal;
 pub(crate) mod file;
+pub(crate) mod going;
 pub(crate) mod history;
 pub(crate) mod job;
 pub(crate) mod latest;

@@ -7,7 +7,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 /// How ranks share the work. Without an MPI launcher there is one rank, and these change nothing.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "MPI ranks (under mpirun or srun)")]
 pub(crate) struct RankArguments {
     /// How idle ranks get work from other ranks
@@ -29,6 +29,10 @@ pub(crate) struct RankArguments {
     /// Interval of progress reports from ranks, in seconds
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
     pub(crate) progress_interval: Duration,
+
+    /// End the run when a rank dies, also where the others could go on (Open MPI 5 with --with-ft ulfm, and a job)
+    #[arg(long)]
+    pub(crate) no_survive: bool,
 }
 
 impl RankArguments {

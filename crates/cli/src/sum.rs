@@ -48,7 +48,10 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 pub(crate) fn run(arguments: &SumArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
     let printing = Printing::of(&arguments.report, arguments.prints(), arguments.check.as_deref());
     let given = session::Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing };
-    session::run(&given, |session| {
+    session::run(&given, |session, job| {
+        // Its job is beside its catalog.
+        let again = job.map(|_| SumArguments { restart: false, ..arguments.clone() });
+        let arguments = again.as_ref().unwrap_or(arguments);
         if arguments.check.is_some() {
             check::run(arguments, signals, session)
         } else if !arguments.reads_input() {

@@ -42,7 +42,10 @@ pub(crate) fn run(arguments: &VerifyArguments, signals: &Signals, launcher: Opti
     let has_rows = arguments.row_format().is_some();
     let printing = Printing::of(&arguments.report, has_rows, arguments.output.as_deref());
     let given = session::Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing };
-    session::run(&given, |session| {
+    session::run(&given, |session, job| {
+        let again =
+            job.map(|job| VerifyArguments { job: Some(job.to_owned()), restart: false, ..arguments.clone() });
+        let arguments = again.as_ref().unwrap_or(arguments);
         let prepared = session.is_first().then(|| prepare(arguments, signals, session));
         Ok(match run::compare(arguments, signals, session, prepared)? {
             Ok((prepared, compared)) => conclude(arguments, prepared, &compared, signals),

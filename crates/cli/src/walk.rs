@@ -30,5 +30,11 @@ pub(crate) fn run(arguments: &WalkArguments, signals: &Signals, launcher: Option
     let printing =
         Printing::of(&arguments.report, arguments.row_format().is_some(), arguments.from_list.as_deref());
     let given = Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing };
-    session::run(&given, |session| run::run(arguments, signals, session))
+    session::run(&given, |session, job| match job {
+        None => run::run(arguments, signals, session),
+        Some(job) => {
+            let again = WalkArguments { job: Some(job.to_owned()), restart: false, ..arguments.clone() };
+            run::run(&again, signals, session)
+        }
+    })
 }

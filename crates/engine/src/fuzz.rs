@@ -7,7 +7,7 @@ use atta_code::Code;
 use atta_testkit::fuzz::Target;
 use atta_testkit::fuzz_code;
 
-use crate::{Call, Census, Message, Reason, Tasks};
+use crate::{Call, Census, Message, Reason, Tasks, Way};
 
 fn messages() -> Vec<Message> {
     let census = Census { idle: true, sent: 300, received: u64::MAX };
@@ -39,10 +39,15 @@ fn targets() -> Vec<Target> {
         fuzz_code!("engine.rs: Reason", Reason, [Reason::Failed]),
         fuzz_code!("message.rs: Tasks", Tasks, [tasks()]),
         fuzz_code!("message.rs: Census", Census, [census]),
+        fuzz_code!("regroup.rs: Way", Way, [Way::Ends, Way::From(vec![1, 2])]),
         fuzz_code!(
             "regroup.rs: Call",
             Call,
-            [Call::Ready { dead: vec![1, 300], goes_on: true }, Call::Go { dead: vec![0] }, Call::End]
+            [
+                Call::Ready { dead: vec![1, 300], way: Way::From(vec![7; 20]) },
+                Call::Go { dead: vec![0], way: Way::Anew },
+                Call::End(Way::Over(vec![3]))
+            ]
         ),
         Target::new("message.rs: Message", messages().iter().map(Message::encode).collect(), message),
     ]

@@ -39,7 +39,7 @@ pub use place::Place;
 pub use random::Random;
 pub use rank::{Rank, Tree};
 pub use reduction::Reduce;
-pub use regroup::{Call, Regroup, Stand, ViewRule};
+pub use regroup::{Call, Regroup, Stand, ViewRule, Way};
 pub use rules::{Rule, Rules};
 pub use schedule::{Schedule, ScheduleKind, Step};
 pub use split::{Share, Split};

@@ -2,9 +2,9 @@
 //! ranks work together, every rank has ended what it did in the old one.
 //!
 //! ```text
-//!   rank      --- Ready(dead, goes_on) ---> lowest living rank      each rank that has ended its part of the old view
-//!   lowest    --- Go(dead) ---------------> all the living          when all of them are ready
-//!   lowest    --- End --------------------> all the living          in place of it, if a rank cannot go on
+//!   rank      --- Ready(dead, way) ---> lowest living rank      each rank that has ended its part of the old view
+//!   lowest    --- Go(dead, way) ------> all the living          when all of them are ready
+//!   lowest    --- End(way) -----------> all the living          in place of it, if no view follows
 //! ```
 //!
 //! The number of a view is that of the ranks that are dead when it begins.
@@ -46,6 +46,19 @@ impl ViewRule {
     pub const ALL: [Self; 3] = [Self::ObeyOneLeader, Self::AwaitReady, Self::LeaveAtOnce];
 }
 
+/// How what the ranks do together goes on when some have died. Of the ways of all ranks the last counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Way {
+    /// It begins anew: nothing was done yet.
+    Anew,
+    /// From what these bytes say, which mean something to the caller alone.
+    From(Vec<u8>),
+    /// Not at all.
+    Ends,
+    /// It has come to its end. The bytes are for the caller.
+    Over(Vec<u8>),
+}
+
 /// A message about the next view.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Call {
@@ -53,22 +66,31 @@ pub enum Call {
     Ready {
         /// All ranks that it knows to be dead, ascending.
         dead: Vec<u32>,
-        /// Whether what all ranks do can go on without them.
-        goes_on: bool,
+        /// How it can go on without them.
+        way: Way,
     },
     /// A view begins. All ranks that are not named are in it.
     Go {
         /// All ranks that are dead, ascending.
         dead: Vec<u32>,
+        /// How it goes on.
+        way: Way,
     },
-    /// No view follows: a rank cannot go on.
-    End,
+    /// No view follows.
+    End(Way),
 }
 
+atta_code::choice!(Way {
+    0 => Anew,
+    1 => From(bytes),
+    2 => Ends,
+    3 => Over(bytes),
+});
+
 atta_code::choice!(Call {
-    1 => Ready { dead, goes_on },
-    2 => Go { dead },
-    3 => End,
+    1 => Ready { dead, way },
+    2 => Go { dead, way },
+    3 => End(way),
 });
 
 /// What has become of the agreement.
@@ -80,7 +102,7 @@ pub enum Stand {
     Broken,
     /// This rank is ready, and waits for others.
     Waiting,
-    /// A rank cannot go on, so none does.
+    /// No view follows.
     Ended,
     /// The others believe this rank to be dead. It must end at once, and has no part in anything.
     Excluded,
@@ -97,11 +119,12 @@ pub struct Regroup {
     /// Those that are not in the view.
     left_out: BTreeSet<u32>,
     stand: Stand,
-    goes_on: bool,
+    /// How it goes on: as far as this rank knows, or as was decided.
+    way: Way,
     /// The rank that this one is ready for.
     leader: Option<u32>,
-    /// Ranks that are ready for this one: how many dead each knows, and whether it goes on.
-    ready: BTreeMap<u32, (usize, bool)>,
+    /// Ranks that are ready for this one: how many dead each knows, and how it can go on.
+    ready: BTreeMap<u32, (usize, Way)>,
     /// Messages to be sent.
     out: Vec<(Rank, Call)>,
 }
@@ -117,7 +140,7 @@ impl Regroup {
             dead: BTreeSet::new(),
             left_out: BTreeSet::new(),
             stand: Stand::Formed,
-            goes_on: true,
+            way: Way::Anew,
             leader: None,
             ready: BTreeMap::new(),
             out: Vec::new(),
@@ -141,6 +164,12 @@ impl Regroup {
     pub fn view(&self) -> u32 {
         // There are fewer than ranks.
         self.left_out.len() as u32
+    }
+
+    /// How it goes on, as was decided for this view or the end.
+    #[must_use]
+    pub fn way(&self) -> &Way {
+        &self.way
     }
 
     /// The ranks of that view, ascending.
@@ -176,10 +205,10 @@ impl Regroup {
         self.act();
     }
 
-    /// This rank has ended its part of the view. `goes_on`: what the ranks do can go on without the dead.
-    pub fn ready(&mut self, goes_on: bool) {
+    /// This rank has ended its part of the view, and knows this way to go on without the dead.
+    pub fn ready(&mut self, way: Way) {
         if self.stand == Stand::Broken {
-            (self.stand, self.goes_on) = (Stand::Waiting, goes_on);
+            (self.stand, self.way) = (Stand::Waiting, way);
             self.act();
         }
     }
@@ -191,19 +220,19 @@ impl Regroup {
         };
         let valid = match call {
             Call::Ready { dead, .. } | Call::Go { dead, .. } => is_list(dead) && !dead.contains(&from.0),
-            Call::End => true,
+            Call::End(_) => true,
         };
         if !valid || from.0 >= self.size || matches!(self.stand, Stand::Ended | Stand::Excluded) {
             return valid;
         }
         match call {
-            Call::Ready { dead, goes_on } => {
-                self.ready.insert(from.0, (dead.len(), *goes_on));
+            Call::Ready { dead, way } => {
+                self.ready.insert(from.0, (dead.len(), way.clone()));
                 self.note_dead(dead);
             }
-            Call::Go { .. } | Call::End if !self.obeys(from) => return true,
-            Call::Go { dead } => self.enter(dead),
-            Call::End => self.stand = Stand::Ended,
+            Call::Go { .. } | Call::End(_) if !self.obeys(from) => return true,
+            Call::Go { dead, way } => self.enter(dead, way),
+            Call::End(way) => self.end(way),
         }
         self.act();
         true
@@ -236,11 +265,12 @@ impl Regroup {
     }
 
     /// Enters a view.
-    fn enter(&mut self, dead: &[u32]) {
+    fn enter(&mut self, dead: &[u32], way: &Way) {
         self.note_dead(dead);
         if self.stand == Stand::Excluded {
             return;
         }
+        self.way = way.clone();
         self.left_out = dead.iter().copied().collect();
         (self.stand, self.leader) = (Stand::Formed, None);
         // A rank that is ready for the view after this one has sent that after its order.
@@ -249,6 +279,10 @@ impl Regroup {
         if !self.is_broken(ViewRule::LeaveAtOnce) {
             self.note_dead(&[]);
         }
+    }
+
+    fn end(&mut self, way: &Way) {
+        (self.stand, self.way) = (Stand::Ended, way.clone());
     }
 
     /// Does what follows from the state.
@@ -260,9 +294,9 @@ impl Regroup {
         if self.leader != Some(leader) {
             self.leader = Some(leader);
             let dead: Vec<u32> = self.dead.iter().copied().collect();
-            let ready = Call::Ready { dead, goes_on: self.goes_on };
+            let ready = Call::Ready { dead, way: self.way.clone() };
             if leader == self.here {
-                self.ready.insert(self.here, (self.dead.len(), self.goes_on));
+                self.ready.insert(self.here, (self.dead.len(), self.way.clone()));
             } else {
                 self.out.push((Rank(leader), ready));
             }
@@ -280,14 +314,14 @@ impl Regroup {
         }
         let dead: Vec<u32> = self.dead.iter().copied().collect();
         let others: Vec<u32> = self.living().filter(|rank| *rank != self.here).collect();
-        if !self.ready.values().all(|(_, goes_on)| *goes_on) {
-            self.out.extend(others.into_iter().map(|rank| (Rank(rank), Call::End)));
-            self.stand = Stand::Ended;
-            return;
-        }
-        let order = |rank| (Rank(rank), Call::Go { dead: dead.clone() });
+        let way = self.ready.values().map(|(_, way)| way).max().cloned().unwrap_or(Way::Anew);
+        let goes_on = matches!(way, Way::Anew | Way::From(_));
+        let order = |rank| {
+            let (dead, way) = (dead.clone(), way.clone());
+            (Rank(rank), if goes_on { Call::Go { dead, way } } else { Call::End(way) })
+        };
         self.out.extend(others.into_iter().map(order));
         self.ready.clear();
-        self.enter(&dead);
+        if goes_on { self.enter(&dead, &way) } else { self.end(&way) }
     }
 }

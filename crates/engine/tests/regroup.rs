@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use atta_engine::{Call, Rank, Regroup, Stand, ViewRule};
+use atta_engine::{Call, Rank, Regroup, Stand, ViewRule, Way};
 
 /// More states than any world here has.
 const STATES_MOST: usize = 4_000_000;
@@ -105,7 +105,8 @@ impl World {
             }
             Step::End(rank) => {
                 self.at_work[rank as usize] = None;
-                self.ranks[rank as usize].as_mut().unwrap().ready(self.stuck != Some(rank));
+                let way = if self.stuck == Some(rank) { Way::Ends } else { Way::Anew };
+                self.ranks[rank as usize].as_mut().unwrap().ready(way);
                 self.settle(rank)
             }
             Step::Arrive(from, to) => {

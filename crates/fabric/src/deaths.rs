@@ -150,7 +150,7 @@ mod tests {
                     let fate = deaths(&mut endpoint);
                     // A rank that dies is dropped.
                     if fate == Ok(Fate::Lives) {
-                        Box::new(endpoint).leave().unwrap()
+                        Box::new(endpoint).leave().unwrap();
                     }
                     fate
                 };

@@ -26,6 +26,13 @@ pub enum FabricError {
         /// The rank that has left.
         rank: u32,
     },
+    /// A rank sent bytes that mean nothing.
+    Invalid {
+        /// The rank.
+        from: u32,
+    },
+    /// The other ranks go on without this one.
+    Excluded,
     /// The job was aborted by a rank.
     Aborted {
         /// The code given to [`Endpoint::abort`](crate::Endpoint::abort).
@@ -57,6 +64,8 @@ impl fmt::Display for FabricError {
                 write!(f, "cannot send: a message of {bytes} bytes: {bytes_max} are the most")
             }
             Self::Gone { rank } => write!(f, "cannot send: rank {rank}: it has left"),
+            Self::Invalid { from } => write!(f, "rank {from} sent a message that means nothing"),
+            Self::Excluded => f.write_str("the other ranks go on without this one"),
             Self::Aborted { exit_code } => write!(f, "the job was aborted with exit code {exit_code}"),
             Self::Unsent { messages } => {
                 write!(f, "cannot leave the other ranks: {messages} messages have not gone yet")

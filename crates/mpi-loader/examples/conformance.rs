@@ -83,8 +83,9 @@ fn run(launcher: &Launcher) -> Result<(), String> {
 
 /// Ends this process as nothing could prevent.
 fn die() -> ! {
+    let own = i32::try_from(std::process::id()).expect("a process has a positive number");
     // SAFETY: the signal is sent to this process alone.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    unsafe { libc::kill(own, libc::SIGKILL) };
     unreachable!("SIGKILL cannot be caught")
 }
 

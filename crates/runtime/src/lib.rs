@@ -35,6 +35,7 @@ mod spill;
 mod stop;
 mod threads;
 
+pub use atta_engine::Way;
 pub use atta_entry::{Code, record};
 pub use cpu::{available_cores, cores, processor_time};
 pub use job::Job;
@@ -47,6 +48,7 @@ pub use queue::Queue;
 pub use rank::agree::Disagreement;
 pub use rank::conformance;
 pub use rank::error::{RankError, named};
+pub use rank::group::{Group, Regrouped, View};
 pub use rank::outbox::{Outbox, Stream};
 pub use rank::session::{Exchanged, Ran, Seat, Session, Work, run_and_reduce};
 pub use rank::wait::Limits;

@@ -5,6 +5,7 @@ pub mod conformance;
 pub(crate) mod agree;
 pub(crate) mod drive;
 pub(crate) mod error;
+pub(crate) mod group;
 pub(crate) mod link;
 pub(crate) mod local;
 pub(crate) mod meet;

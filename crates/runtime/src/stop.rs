@@ -21,6 +21,11 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
+    /// Takes it back, for a job that begins again.
+    pub fn withdraw(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+
     /// Whether it has been made.
     #[must_use]
     pub fn is_set(&self) -> bool {

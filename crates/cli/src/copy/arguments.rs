@@ -94,7 +94,7 @@ impl From<ManifestSkipped> for Kept {
 }
 
 /// Copy file trees
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(
     override_usage = "atta copy [OPTIONS] SOURCE... TARGET",
     after_help = "If TARGET is a directory, each SOURCE is copied into it, else the only SOURCE is copied to the name TARGET, as \

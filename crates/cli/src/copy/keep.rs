@@ -32,7 +32,7 @@ pub(crate) enum Kept {
 }
 
 /// What is kept.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Metadata to preserve")]
 pub(crate) struct KeepArguments {
     /// Metadata to preserve, separated by commas

@@ -29,6 +29,7 @@ use super::summary::{Whole, summary};
 use crate::run::earlier::Earlier;
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
+use crate::run::going;
 use crate::run::job::Job;
 use crate::run::logged::RunOfJob;
 use crate::run::messages::{complain, exit};
@@ -53,6 +54,7 @@ pub(super) fn run(
         session.broadcast(code)?;
         return Ok(code.unwrap_or(exit::DONE));
     }
+    going::may_begin_again(session);
     let begun = session.is_first().then(|| begin(arguments, session, &signals.stop())).transpose();
     match begun {
         Ok(Some(run)) if arguments.dry_run => Ok(rehearse(arguments, signals, run)),
@@ -84,6 +86,9 @@ impl Rank<'_> {
         let (run, refused) = begun.map_or_else(|code| (None, Some(code)), |run| (run, None));
         let decided = session.is_first().then(|| run.as_ref().map(Begun::of).unwrap_or_default());
         let decided = session.broadcast(decided)?;
+        if decided.job().is_none() {
+            going::set_way(session, None);
+        }
         let keep = arguments.keep.with_owners(owners::from_rows(decided.rules.clone()));
         let (failures, manifest, reporter, starts, job) = match run {
             Some(Run { failures, events, manifest, starts, job, .. }) => {
@@ -213,9 +218,12 @@ impl Rank<'_> {
         session: &mut Session<'_>,
     ) -> Result<Copied, RankError> {
         if !logged::begin_for_all(job, session) {
+            going::set_way(session, None);
             session.broadcast(Some(Begins::Unlogged))?;
             return act(copy, session).map(Copied::from);
         }
+        let of_job = RunOfJob::of(job);
+        going::set_way(session, Some((job.running.place().path(), of_job)));
         let copy = copy.leaving_out(logged::place(job));
         match logged::first(job, &copy, self.arguments.effort.memory / 2) {
             Ok((log, earlier)) => {
@@ -241,8 +249,11 @@ impl Rank<'_> {
     ) -> Result<Copied, RankError> {
         match session.broadcast::<Begins>(None)? {
             Begins::Not => return Ok(Copied::default()),
-            Begins::Unlogged => return act(copy, session).map(Copied::from),
-            Begins::Logged => {}
+            Begins::Unlogged => {
+                going::set_way(session, None);
+                return act(copy, session).map(Copied::from);
+            }
+            Begins::Logged => going::set_way(session, Some((path, of_job))),
         }
         let stop = self.signals.stop();
         match logged::other(path, of_job, session.seat().rank) {

@@ -135,6 +135,12 @@ pub(crate) fn all() -> Vec<Known> {
     known
 }
 
+/// A job, by its number.
+pub(crate) fn of(number: &str) -> Option<Known> {
+    let path = directory()?.join(number);
+    read(&path, OsStr::new(number))
+}
+
 /// Forgets a job.
 pub(crate) fn forget(number: &str) {
     if let Some(directory) = directory() {

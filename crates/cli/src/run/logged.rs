@@ -43,6 +43,11 @@ impl RunOfJob {
         Self { number: job.running.number(), run: job.running.run() }
     }
 
+    /// The random number that names the job.
+    pub(crate) fn number(&self) -> [u8; 16] {
+        self.number
+    }
+
     /// The number of the run, from 1.
     pub(crate) fn run(&self) -> u32 {
         self.run

@@ -23,6 +23,7 @@ pub(crate) struct Printing<'a> {
     /// A file that the command reads, and one that it writes. Neither can be `to`.
     others: [Option<&'a Path>; 2],
     is_quiet: bool,
+    is_json: bool,
     /// When to warn of a thread that waits for a file system.
     stall_limit: Option<Duration>,
 }
@@ -32,12 +33,18 @@ impl<'a> Printing<'a> {
     pub(crate) fn of(report: &'a ReportArguments, has_rows: bool, input: Option<&'a Path>) -> Self {
         let others = [input, report.errors.as_deref()];
         let (is_quiet, stall_limit) = (report.quiet, report.stall_limit());
-        Self { to: report.print_to.as_deref(), has_rows, others, is_quiet, stall_limit }
+        let (to, is_json) = (report.print_to.as_deref(), report.json);
+        Self { to, has_rows, others, is_quiet, is_json, stall_limit }
     }
 
     /// Whether hints and reports of long waits are suppressed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.is_quiet
+    }
+
+    /// Whether summaries are printed as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        self.is_json
     }
 
     /// When to warn of a thread that waits for a file system.

@@ -1,14 +1,16 @@
 //! The session of a command: alone, or with the ranks that an MPI launcher started. It joins the ranks, reports why it cannot, and leaves
 //! or aborts MPI at the end. The command supplies its part.
 
+use std::path::Path;
 use std::time::Duration;
 
 use atta_engine::{Config, ScheduleKind};
 use atta_fabric::Endpoint;
 use atta_mpi_loader::{Launcher, Mpi};
 use atta_ops::walk;
-use atta_runtime::{Limits, RankError, Session, named};
+use atta_runtime::{Group, Limits, RankError, Session, Way, named};
 
+use super::going::{self, Going, Next};
 use super::messages::{complain, exit, once, wait_until_read};
 use super::printing::Printing;
 use super::refused::Refused;
@@ -27,15 +29,21 @@ pub(crate) struct Given<'a> {
     pub(crate) printing: Printing<'a>,
 }
 
+/// A rank's part of a command; it returns the exit code. Where ranks go on when others have died, it is done again, from the job in this
+/// directory.
+pub(crate) trait Part: Fn(&mut Session<'_>, Option<&Path>) -> Result<u8, RankError> {}
+
+impl<F: Fn(&mut Session<'_>, Option<&Path>) -> Result<u8, RankError>> Part for F {}
+
 /// Runs this rank's part of a command; returns its exit code. The command's exit code is that of the first rank.
-pub(crate) fn run(given: &Given<'_>, part: impl FnOnce(&mut Session<'_>) -> Result<u8, RankError>) -> u8 {
+pub(crate) fn run(given: &Given<'_>, part: impl Part) -> u8 {
     let Some(launcher) = given.launcher else {
         if let Err(refused) = given.printing.open() {
             return refused.report();
         }
         let _stalls = Stalls::watch(given.printing.stall_limit(), None);
         let mut session = Session::alone(given.signals.stop());
-        return part(&mut session).map_or_else(|error| cannot_go_on(0, &error), ended);
+        return part(&mut session, None).map_or_else(|error| cannot_go_on(0, &error), ended);
     };
     match atta_mpi_loader::open().and_then(|plugin| plugin.begin(launcher)) {
         Ok(mpi) => on_mpi(mpi, given, part),
@@ -54,13 +62,9 @@ fn ended(code: u8) -> u8 {
     code
 }
 
-fn on_mpi(
-    mut mpi: Mpi,
-    given: &Given<'_>,
-    part: impl FnOnce(&mut Session<'_>) -> Result<u8, RankError>,
-) -> u8 {
+fn on_mpi(mut mpi: Mpi, given: &Given<'_>, part: impl Part) -> u8 {
     let rank = mpi.rank();
-    match joined(&mut mpi, given, part).map(ended) {
+    match in_views(&mut mpi, given, part).map(ended) {
         Ok(code) => match Box::new(mpi).leave() {
             Ok(()) => code,
             Err(error) => cannot_go_on(rank, &error.into()),
@@ -75,11 +79,31 @@ fn on_mpi(
     }
 }
 
+/// Runs the part with all ranks. When some have died and the others go on, runs it again with those that are left.
+fn in_views(endpoint: &mut dyn Endpoint, given: &Given<'_>, part: impl Part) -> Result<u8, RankError> {
+    let mut group = Group::new(endpoint, !given.schedule.no_survive);
+    let mut going = None;
+    loop {
+        let mut way = Way::Anew;
+        let ended = joined(&mut group.view(), given, (&going, &mut way), &part);
+        if !ended.as_ref().is_err_and(RankError::is_lost) {
+            return ended;
+        }
+        match going::regroup(&mut group, way, given)? {
+            Next::Again(next) => going = next,
+            Next::Ended(code) => return Ok(code),
+        }
+    }
+}
+
+/// Runs the part in one view. `way`: how the next one goes on if a rank dies in this one.
 fn joined(
     endpoint: &mut dyn Endpoint,
     given: &Given<'_>,
-    part: impl FnOnce(&mut Session<'_>) -> Result<u8, RankError>,
+    (going, way): (&Option<Going>, &mut Way),
+    part: &impl Part,
 ) -> Result<u8, RankError> {
+    let survives = endpoint.survives();
     let rank = endpoint.rank();
     let _stalls = Stalls::watch(given.printing.stall_limit(), (endpoint.size() > 1).then_some(rank));
     let has_hosts = endpoint.neighbours().len() < endpoint.size() as usize;
@@ -111,12 +135,34 @@ fn joined(
         let switches = given.launcher.and_then(|launcher| launcher.switches.as_deref());
         session = session.with_network(switches)?;
     }
-    let ended = part(&mut session);
-    if let Err(error) = &ended {
-        // The first rank writes its results so far, and ends all ranks.
-        session.fail(&error.to_string());
+    if let Some(going) = going
+        && let Err(code) = going::check(going, given, &mut session)?
+    {
+        return finished(code, survives, &mut session, way);
     }
-    ended
+    let directory = going.as_ref().map(Going::directory);
+    match part(&mut session, directory.as_deref()) {
+        Ok(code) => finished(code, survives, &mut session, way),
+        Err(error) => {
+            if error.is_lost() {
+                *way = session.way().clone();
+            } else {
+                // The first rank writes its results so far, and ends all ranks.
+                session.fail(&error.to_string());
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Leaves the session after this rank's part. A rank that leaves early would look dead.
+fn finished(code: u8, survives: bool, session: &mut Session<'_>, way: &mut Way) -> Result<u8, RankError> {
+    if survives {
+        // Of the first rank alone the code counts.
+        *way = if session.is_first() { Way::Over(vec![code]) } else { session.way().clone() };
+        session.finish()?;
+    }
+    Ok(code)
 }
 
 /// Opens the first rank's output; all ranks learn whether the command goes on.

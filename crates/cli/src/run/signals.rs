@@ -62,6 +62,17 @@ impl Signals {
         Self { caught: Arc::clone(&self.caught), stop: self.stop.clone(), has_others: true }
     }
 
+    /// Takes the stop request back if no signal has arrived: a run that could not go on has set it, and begins again.
+    pub(crate) fn begin_again(&self) {
+        if self.code().is_none() {
+            self.stop.withdraw();
+        }
+        // One may have arrived meanwhile.
+        if self.code().is_some() {
+            self.stop.set();
+        }
+    }
+
     /// The exit code of the signal that arrived: 130 or 143.
     pub(crate) fn code(&self) -> Option<u8> {
         match self.caught.load(Ordering::Acquire) {

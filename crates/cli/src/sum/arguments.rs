@@ -21,7 +21,7 @@ pub(crate) enum SumFormat {
 }
 
 /// Compute or check BLAKE3 digests of files and the signature of a tree
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Prints the BLAKE3 digest of every regular file at and below each PATH, in the format of b3sum, in order of \
     completion. Several threads hash a large file. The summary on standard error contains the signature: one digest of all paths, \

@@ -18,6 +18,7 @@ use super::logged::{self, Hashing};
 use super::sink::{FirstSide, Sink};
 use super::totals::Summed;
 use crate::run::display::Display;
+use crate::run::going;
 use crate::run::job::Job;
 use crate::run::logged::RunOfJob;
 use crate::run::messages::{complain, exit};
@@ -78,10 +79,15 @@ pub(super) fn hash(
     session: &mut Session<'_>,
     prepared: Option<Result<Prepared<'_>, Refused>>,
 ) -> Result<Result<Hashed, u8>, RankError> {
+    if arguments.check.is_none() {
+        going::may_begin_again(session);
+    }
     let verdict = prepared.as_ref().map(|prepared| {
         prepared.as_ref().map_or_else(|_| Verdict::default(), |prepared| Verdict::new(prepared, arguments))
     });
     let verdict = session.broadcast(verdict)?;
+    let job = verdict.job.zip(verdict.side.job_directory());
+    going::set_way(session, job.as_ref().map(|(of_job, directory)| (directory.as_path(), *of_job)));
     let prepared = match prepared {
         Some(Err(refused)) => return Ok(Err(refused.report())),
         None if !verdict.go => return Ok(Err(exit::DONE)),
@@ -141,7 +147,11 @@ impl Rank<'_> {
             },
         );
         display.clear();
-        let summed = closed.inspect_err(|_| {
+        let summed = closed.inspect_err(|error| {
+            if error.is_lost() {
+                // The others go on.
+                return;
+            }
             sink.abandon();
             if let Some(fatal) = sink.take_fatal().or_else(|| sink.failures.flush().err()) {
                 fatal.report();

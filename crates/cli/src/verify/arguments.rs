@@ -66,7 +66,7 @@ impl From<FieldName> for Field {
 }
 
 /// Compare two file trees
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(
     mut_arg("quiet", |quiet| quiet.help(QUIET)),
     after_help = "Compares the metadata that 'atta copy SOURCE TARGET' preserves, and with --content also the contents of files. \

@@ -22,6 +22,7 @@ use super::logged::{self, Comparing};
 use super::rows::{LINKS, Rows};
 use super::totals::Compared;
 use crate::run::display::Display;
+use crate::run::going;
 use crate::run::job::Job;
 use crate::run::logged::{RunOfJob, WithLog as _};
 use crate::run::messages::{complain, exit};
@@ -104,9 +105,14 @@ pub(super) fn compare(
     session: &mut Session<'_>,
     prepared: Option<Result<Prepared, Refused>>,
 ) -> Result<Result<(Prepared, Compared), u8>, RankError> {
+    going::may_begin_again(session);
     let verdict =
         prepared.as_ref().map(|prepared| prepared.as_ref().map_or_else(|_| Verdict::default(), Verdict::of));
     let verdict = session.broadcast(verdict)?;
+    // Differences that were printed would be printed again.
+    let job = verdict.job.filter(|_| arguments.row_format().is_none());
+    let directory = PathBuf::from(OsString::from_vec(verdict.directory.clone()));
+    going::set_way(session, job.map(|of_job| (directory.as_path(), of_job)));
     let prepared = match prepared {
         Some(Err(refused)) => return Ok(Err(refused.report())),
         None if !verdict.go => return Ok(Err(exit::DONE)),
@@ -203,7 +209,9 @@ impl Rank<'_> {
                 if let Some(fatal) = rows.finish(false) {
                     fatal.report();
                 }
-                complain("not all was compared", None);
+                if !error.is_lost() {
+                    complain("not all was compared", None);
+                }
                 Err(error)
             }
         }

@@ -31,7 +31,7 @@ pub(crate) enum Callback {
 }
 
 /// Scan file trees: totals, listings, catalogs
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(
     after_help = "Visits each PATH and every entry below it once. By default only a summary is printed. Symbolic links are not \
     followed; a PATH that is a symbolic link is followed only if it ends in a slash.\n\n\

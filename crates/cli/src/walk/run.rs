@@ -29,6 +29,7 @@ use super::totals::{Own, RankTotals};
 use crate::run::beside::{self, WithJob, repeated};
 use crate::run::failures::{FAILURES, Failures};
 use crate::run::fatal::Fatal;
+use crate::run::going;
 use crate::run::job::{self, Asked, Job};
 use crate::run::logged::{RunOfJob, report_no_log};
 use crate::run::messages::{complain, exit};
@@ -47,6 +48,7 @@ pub(super) fn run(
     signals: &Signals,
     session: &mut Session<'_>,
 ) -> Result<u8, RankError> {
+    going::may_begin_again(session);
     let traffic = arguments.stats.is_some() || arguments.plots.is_some();
     let own = Own { seat: session.seat(), met: processor_time(), traffic };
     let (facts, devices) = seen_at(root_paths(&arguments.paths), session);
@@ -60,6 +62,8 @@ pub(super) fn run(
     let run = session.is_first().then(|| Run::new(arguments, session, signals));
     let verdict = run.as_ref().map(|run| run.as_ref().map_or_else(|_| Verdict::default(), Verdict::new));
     let verdict = session.broadcast(verdict)?;
+    let directory = PathBuf::from(std::ffi::OsString::from_vec(verdict.directory.clone()));
+    going::set_way(session, verdict.job.map(|of_job| (directory.as_path(), of_job)));
     let rank = Rank { arguments, signals, own, devices };
     match run {
         Some(Ok(run)) => rank.walk_first(run, session),
@@ -220,8 +224,11 @@ impl Rank<'_> {
             };
             session.close(RankTotals::new(self.own, &outcome, signals.code()), RankTotals::merge)
         });
-        let sum =
-            closed.inspect_err(|_| give_up_on_others(&sink, take(&list_error), &mut display, entries))?;
+        let sum = closed.inspect_err(|error| match error.is_lost() {
+            // The others go on.
+            true => display.clear(),
+            false => give_up_on_others(&sink, take(&list_error), &mut display, entries),
+        })?;
         display.clear();
         let sum = sum.unwrap_or_default();
         sink.take_over(sum.shards.clone());

@@ -33,11 +33,26 @@ pub enum RankError {
         /// Its reason.
         why: String,
     },
+    /// Ranks of the view have died: see [`Group`](crate::Group).
+    Lost {
+        /// Their numbers in the view.
+        ranks: Vec<u32>,
+    },
+    /// The other ranks believe that this one is dead: it must end at once.
+    Excluded,
     /// The session was asked to end, and other ranks did not answer in time.
     Silent {
         /// The awaited ranks, at most 8.
         ranks: Vec<u32>,
     },
+}
+
+impl RankError {
+    /// Whether ranks have died, and the others go on in another session.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost { .. })
+    }
 }
 
 impl std::fmt::Display for RankError {
@@ -49,6 +64,9 @@ impl std::fmt::Display for RankError {
             Self::Tasks { from, why } => write!(f, "rank {from} sent tasks that are none: {why}"),
             Self::Stuck(why) => f.write_str(why),
             Self::Failed { rank, why } => write!(f, "rank {rank} failed: {why}"),
+            Self::Lost { ranks } if ranks.len() == 1 => write!(f, "{} has died", named(ranks)),
+            Self::Lost { ranks } => write!(f, "{} have died", named(ranks)),
+            Self::Excluded => f.write_str("the other ranks go on without this one, as if it had died"),
             Self::Silent { ranks } => {
                 write!(f, "the run was asked to end, but there was no answer from {}", named(ranks))
             }
@@ -57,12 +75,6 @@ impl std::fmt::Display for RankError {
 }
 
 impl std::error::Error for RankError {}
-
-impl From<FabricError> for RankError {
-    fn from(error: FabricError) -> Self {
-        Self::Fabric(error)
-    }
-}
 
 impl From<ProtocolError> for RankError {
     fn from(error: ProtocolError) -> Self {

@@ -58,6 +58,8 @@ pub(crate) struct Link<'e> {
     end: End<'e>,
     /// Rung on arrivals, if the fabric reports them.
     pub(crate) bell: Bell,
+    /// Whether the others go on when a rank dies.
+    survives: bool,
     /// Whether the fabric never rings, so that it must be polled.
     pub(crate) is_polled: bool,
     /// Messages for the engine of a job, which may not have begun here.
@@ -98,8 +100,10 @@ impl<'e> Link<'e> {
         let ringer = bell.clone();
         let is_polled = !end.get().on_arrival(std::sync::Arc::new(move || ringer.ring()));
         let outbox = Outbox::new(bell.clone(), end.look().size());
+        let survives = end.look().survives();
         Self {
             end,
+            survives,
             outbox,
             bell,
             is_polled,
@@ -166,6 +170,7 @@ impl<'e> Link<'e> {
 
     /// Messages that have not gone yet; moves them on.
     pub(crate) fn unsent(&mut self) -> Result<usize, RankError> {
+        self.look_for_deaths()?;
         Ok(self.end.get().unsent()?)
     }
 
@@ -199,8 +204,18 @@ impl<'e> Link<'e> {
         Ok(Some(bytes))
     }
 
+    /// Fails if a rank has died and the others go on. They do so in another session.
+    fn look_for_deaths(&mut self) -> Result<(), RankError> {
+        if !self.survives {
+            return Ok(());
+        }
+        let ranks = self.end.get().lost()?;
+        if ranks.is_empty() { Ok(()) } else { Err(RankError::Lost { ranks }) }
+    }
+
     /// Takes one message in. False: none has arrived.
     pub(crate) fn take_in(&mut self) -> Result<bool, RankError> {
+        self.look_for_deaths()?;
         let Some(received) = self.end.get().receive()? else { return Ok(false) };
         self.arrived += 1;
         let from = received.from;

@@ -14,7 +14,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
-use atta_engine::{Config, Counts, Engine, Place, Reason, Reduce};
+use atta_engine::{Config, Counts, Engine, Place, Reason, Reduce, Way};
 use atta_entry::Code;
 use atta_fabric::{Endpoint, in_process};
 
@@ -114,6 +114,7 @@ pub struct Session<'e> {
     seat: Seat,
     place: Place,
     schedule: Config,
+    way: Way,
 }
 
 impl std::fmt::Debug for Session<'_> {
@@ -129,7 +130,7 @@ impl<'e> Session<'e> {
         let endpoint = in_process(1).remove(0);
         let meeting = Meeting::new(Link::new(End::Alone(endpoint), stop), Limits::default());
         let place = meeting.link.place();
-        Self { meeting, seat: Seat::alone(), place, schedule: Config::default() }
+        Self { meeting, seat: Seat::alone(), place, schedule: Config::default(), way: Way::Ends }
     }
 
     /// Joins the other ranks of a fabric. All must run the same program: `program` is its name and versions.
@@ -153,7 +154,7 @@ impl<'e> Session<'e> {
         let job = meeting.broadcast((rank == 0).then(number))?;
         let seat = Seat { rank, ranks, job, cores: cores_of_this_rank(&mut meeting)? };
         let place = meeting.link.place();
-        Ok(Ok(Self { meeting, seat, place, schedule: Config::default() }))
+        Ok(Ok(Self { meeting, seat, place, schedule: Config::default(), way: Way::Ends }))
     }
 
     /// Sets the schedule of jobs. It must be the same on all ranks.
@@ -316,6 +317,9 @@ impl<'e> Session<'e> {
     /// gets the newest sum of all ranks, on the first one. Tasks must be encodable ([`Job::pack`], [`Job::arrive`]). Other tasks
     /// stay on their rank, except on a master that runs none (a centralized schedule): there they are an error.
     ///
+    /// If a rank has died and the others [go on](crate::Group), the job ends as if it was stopped, so that the caller keeps what is done. The
+    /// next meeting fails then.
+    ///
     /// # Errors
     /// The fabric or another rank fails, or the wait was given up. All threads have ended by then.
     ///
@@ -345,12 +349,22 @@ impl<'e> Session<'e> {
         let mut attending =
             Attending { drive: &mut drive, totals: || totals(None), progress: &progress, error: None };
         let mut observed = |status: &Status| observe(status, progress.take());
-        let outcome = run_with(job, seeds, options, Some(&mut attending), &mut observed);
-        if let Some(error) = attending.error.take() {
-            return Err(error);
-        }
-        outbox.set_bounded(false);
-        let (reason, sum) = drive.close(totals(Some(&outcome.workers)))?;
+        let mut outcome = run_with(job, seeds, options, Some(&mut attending), &mut observed);
+        let closed = match attending.error.take() {
+            Some(error) => Err(error),
+            None => {
+                outbox.set_bounded(false);
+                drive.close(totals(Some(&outcome.workers)))
+            }
+        };
+        let (reason, sum) = match closed {
+            // The caller keeps what is done. The next meeting fails.
+            Err(RankError::Lost { .. }) => {
+                outcome.stopped = true;
+                (Reason::Failed, None)
+            }
+            closed => closed?,
+        };
         let (counts, communication) = (drive.counts(), drive.communication());
         let exchanged = Exchanged { counts, communication, traffic: self.meeting.link.take_traffic() };
         Ok(Ran { outcome, reason, sum, exchanged })
@@ -381,6 +395,33 @@ impl<'e> Session<'e> {
         let whole = self.meeting.reduce(own, merge)?;
         self.meeting.broadcast(whole.as_ref().map(|_| ()))?;
         Ok(whole)
+    }
+
+    /// Waits until all ranks have ended their part, so that none needs another one any more. Without it, a rank that leaves would look dead to
+    /// those that still have something to do, where the others [go on](crate::Group) without the dead. The last step of a session.
+    ///
+    /// # Errors
+    /// Those of [`reduce`](Self::reduce): then a rank has died before it had ended its part.
+    pub fn finish(&mut self) -> Result<(), RankError> {
+        let all_have_ended = self.meeting.reduce((), |(), ()| ())?;
+        self.meeting.broadcast(all_have_ended)?;
+        // A rank leaves when all know that. Whoever looks dead from here on has left.
+        let all_know = self.meeting.reduce((), |(), ()| ()).and_then(|all| self.meeting.broadcast(all));
+        match all_know {
+            Err(RankError::Lost { .. }) => Ok(()),
+            all_know => all_know,
+        }
+    }
+
+    /// How a later session goes on if a rank dies in this one: see [`Group::regroup`](crate::Group::regroup). [`Way::Ends`] unless it is set.
+    #[must_use]
+    pub fn way(&self) -> &Way {
+        &self.way
+    }
+
+    /// Sets how a later session goes on.
+    pub fn set_way(&mut self, way: Way) {
+        self.way = way;
     }
 
     /// Reports that this rank cannot continue. A rank other than the first notifies the first one, then waits some seconds for it to

@@ -1,0 +1,150 @@
+//! How a command goes on when ranks have died: from the log of its job, on the ranks that are left. It finds out whether that job is still there; the
+//! command itself resumes it, as `atta resume` does.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use atta_entry::Code as _;
+use atta_ops::resume::{JobPlace, LoggedJob, NotBegun, hex};
+use atta_runtime::{Group, Limits, RankError, Regrouped, Session, Way, named};
+
+use super::file::print_rows;
+use super::history::{self, End};
+use super::logged::RunOfJob;
+use super::messages::{complain, exit};
+use super::session::Given;
+
+/// How long to wait for the locks of a rank that has died: its process may not have gone yet.
+const LOCKS_WITHIN: Duration = Duration::from_secs(60);
+const LOCKS_EACH: Duration = Duration::from_millis(5);
+
+/// The job from which a command goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Going {
+    directory: Vec<u8>,
+    number: [u8; 16],
+}
+
+atta_entry::record!(Going { directory, number });
+
+impl Going {
+    /// The directory of the job.
+    pub(crate) fn directory(&self) -> PathBuf {
+        PathBuf::from(OsString::from_vec(self.directory.clone()))
+    }
+
+    /// Waits until no process has the job. False: there is no such job any more.
+    fn is_there(&self) -> bool {
+        let place = JobPlace::from(Path::new(OsStr::from_bytes(&self.directory)));
+        let began = Instant::now();
+        loop {
+            if LoggedJob::number_of(&place) != Some(self.number) {
+                return false;
+            }
+            match LoggedJob::resume(&place) {
+                Err(NotBegun::Runs(_) | NotBegun::Writes(_)) if began.elapsed() < LOCKS_WITHIN => {
+                    std::thread::sleep(LOCKS_EACH);
+                }
+                // What is wrong with it, the command reports.
+                _ => return true,
+            }
+        }
+    }
+
+    /// How the job ended, which is not there any more: prints its summary, and returns the exit code.
+    fn report_end(&self, given: &Given<'_>) -> u8 {
+        match history::of(&hex(&self.number)).and_then(|known| known.ended) {
+            Some(End { code, json, text }) => {
+                let printed = if given.printing.is_json() { format!("{json:#}\n") } else { text };
+                print_rows(printed.as_bytes()).map_or_else(super::fatal::Fatal::report, |()| code)
+            }
+            None => {
+                let what = "the run has come to its end, but the rank that had its report has died";
+                complain(what, Some("atta verify compares the result"));
+                exit::FATAL
+            }
+        }
+    }
+}
+
+/// Sets how the command goes on, now that its job is known to all ranks. `job`: its directory and run; none: not at all.
+pub(crate) fn set_way(session: &mut Session<'_>, job: Option<(&Path, RunOfJob)>) {
+    let going = |(path, of_job): (&Path, RunOfJob)| {
+        let going = Going { directory: path.as_os_str().as_bytes().to_vec(), number: of_job.number() };
+        Way::From(going.encoded())
+    };
+    session.set_way(job.map_or(Way::Ends, going));
+}
+
+/// If a rank dies from now on, the command begins from the start, until it knows its job: it has done nothing.
+pub(crate) fn may_begin_again(session: &mut Session<'_>) {
+    if *session.way() == Way::Ends {
+        session.set_way(Way::Anew);
+    }
+}
+
+/// What a command does in a new view.
+pub(crate) enum Next {
+    /// It begins again: from a job, or from the start, since it had done nothing.
+    Again(Option<Going>),
+    /// It has ended with this code.
+    Ended(u8),
+}
+
+/// Agrees with the ranks that are left on how the command goes on. `way`: as far as this rank knows.
+pub(crate) fn regroup(group: &mut Group<'_>, way: Way, given: &Given<'_>) -> Result<Next, RankError> {
+    let waiting = if given.printing.is_quiet() { |_: &[u32]| {} } else { report_waiting };
+    let limits = Limits { give_up: given.give_up, waiting, report: Duration::from_secs(10) };
+    let before = group.dead().len();
+    let stop = given.signals.stop();
+    let regrouped = group.regroup(way, &stop, limits)?;
+    let is_first = group.is_lowest();
+    let dead: Vec<u32> = group.dead();
+    let has = if dead.len() == 1 { "has" } else { "have" };
+    let died = format!("{} {has} died", named(&dead));
+    match regrouped {
+        Regrouped::Ended(Way::Over(code)) => Ok(Next::Ended(code.first().copied().unwrap_or(exit::FATAL))),
+        Regrouped::Ended(_) => {
+            if is_first {
+                complain(
+                    &format!("{died}, and this run keeps no log from which the others could go on"),
+                    None,
+                );
+            }
+            Ok(Next::Ended(exit::FATAL))
+        }
+        Regrouped::View(way) => {
+            given.signals.begin_again();
+            let ranks = group.ranks_left();
+            if is_first && !given.printing.is_quiet() && dead.len() >= before {
+                let left = if ranks == 1 { "1 rank goes".to_owned() } else { format!("{ranks} ranks go") };
+                complain(&format!("{died}: {left} on"), None);
+            }
+            let Way::From(bytes) = way else { return Ok(Next::Again(None)) };
+            let going = Going::decode_all(&bytes).ok_or(RankError::Stuck("a rank knows no job"))?;
+            Ok(Next::Again(Some(going)))
+        }
+    }
+}
+
+/// Whether the command goes on, in a new view; if not, its exit code. All ranks get the same.
+pub(crate) fn check(
+    going: &Going,
+    given: &Given<'_>,
+    session: &mut Session<'_>,
+) -> Result<Result<(), u8>, RankError> {
+    // Until the command knows more, the next view goes on in the same way.
+    session.set_way(Way::From(going.encoded()));
+    let is_there = session.is_first().then(|| session.beside(|| going.is_there())).transpose()?;
+    if session.broadcast(is_there)? {
+        return Ok(Ok(()));
+    }
+    Ok(Err(if session.is_first() { going.report_end(given) } else { exit::DONE }))
+}
+
+/// Reports the ranks that this one waits for.
+fn report_waiting(ranks: &[u32]) {
+    complain(&format!("still waiting for {} to go on without those that have died", named(ranks)), None);
+}
