@@ -22,7 +22,7 @@ const RUNS_MAX: usize = 5;
 
 /// What a job does.
 #[derive(Clone, Copy, Debug)]
-enum What {
+pub(crate) enum What {
     Walk,
     Catalog,
     Sum,
@@ -34,7 +34,7 @@ const ALL: [What; 5] = [What::Copy, What::Catalog, What::Sum, What::Comparison, 
 
 /// Where the log of a job is, and how a copy writes.
 #[derive(Clone, Copy, Debug)]
-enum Job {
+pub(crate) enum Job {
     None,
     Named {
         syncs: bool,
@@ -48,7 +48,7 @@ enum Job {
 }
 
 impl Job {
-    fn random(random: &mut Random, what: What) -> Self {
+    pub(crate) fn random(random: &mut Random, what: What) -> Self {
         let (syncs, verifies) = (random.index(2) == 0, random.index(3) == 0);
         let has_place = matches!(what, What::Copy);
         if has_place && random.index(2) == 0 {
@@ -71,11 +71,11 @@ impl Job {
 }
 
 /// The paths of a job.
-struct Place<'a> {
-    tree: &'a str,
+pub(crate) struct Place<'a> {
+    pub(crate) tree: &'a str,
     /// A tree that differs from it.
-    other: &'a str,
-    here: &'a Path,
+    pub(crate) other: &'a str,
+    pub(crate) here: &'a Path,
 }
 
 impl Place<'_> {
@@ -84,7 +84,7 @@ impl Place<'_> {
     }
 
     /// The words of a command. `name`: of what it writes.
-    fn words(&self, what: What, name: &str, job: Job) -> Vec<String> {
+    pub(crate) fn words(&self, what: What, name: &str, job: Job) -> Vec<String> {
         let (output, directory) = (self.path(name), self.path(&format!("job-{name}")));
         let named = match job {
             Job::None => vec!["--no-job"],
@@ -113,7 +113,7 @@ impl Place<'_> {
     }
 
     /// What a run that came to its end came to.
-    fn result(&self, what: What, name: &str, printed: &[u8]) -> Vec<Value> {
+    pub(crate) fn result(&self, what: What, name: &str, printed: &[u8]) -> Vec<Value> {
         if let What::Comparison = what {
             let rows = std::fs::read_to_string(self.path(name)).unwrap();
             let mut rows: Vec<Value> = rows.lines().map(Value::from).collect();
@@ -132,7 +132,7 @@ impl Place<'_> {
     }
 
     /// Looks at what a job has written.
-    fn look_at(&self, what: What, name: &str, about: &str) {
+    pub(crate) fn look_at(&self, what: What, name: &str, about: &str) {
         let mut atta = Command::new(env!("CARGO_BIN_EXE_atta"));
         match what {
             What::Copy => {

@@ -8,6 +8,7 @@
 )]
 
 mod copy;
+mod deaths;
 mod kills;
 mod resume;
 mod sum;

@@ -1,0 +1,164 @@
+//! Runs on ranks of which some are killed while the others go on (Open MPI 5 with `--with-ft ulfm`): they end with the result of an undisturbed run.
+//! `ATTA_DEATHS`: how many such runs; `ATTA_SEED`: the first seed.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use atta_testkit::lock::Lock;
+use atta_testkit::mpi::Mpi;
+use atta_testkit::random::{Random, asked};
+use atta_testkit::scratch::Scratch;
+use atta_testkit::skip::skipped;
+use rustix::process::Signal;
+
+use crate::kills::{Job, Place, What};
+use crate::resume::{changed_copy, is_alive, signal};
+use crate::{descendants, expect_code, mpis, rank_of, text, tree};
+
+/// Runs in a short test.
+const RUNS: u64 = 20;
+const ALL: [What; 4] = [What::Copy, What::Catalog, What::Sum, What::Walk];
+
+/// What happens to ranks of a run.
+#[derive(Clone, Debug)]
+enum Blow {
+    /// These die at once.
+    Die(Vec<u32>),
+    /// This one is stopped for a while.
+    Stop(u32, Duration),
+}
+
+/// A blow, after so much time since the one before.
+type Plan = Vec<(Duration, Blow)>;
+
+/// Some ranks die, at most all but one: one by one, neighbours at once, or in any order. One may be stopped meanwhile.
+fn plan(random: &mut Random, ranks: u32) -> Plan {
+    let wait = |random: &mut Random, most| Duration::from_millis(10 + random.below(most));
+    let mut left: Vec<u32> = (0..ranks).collect();
+    let mut plan = vec![];
+    if random.index(4) == 0 {
+        let stopped = left[random.index(left.len())];
+        plan.push((wait(random, 900), Blow::Stop(stopped, wait(random, 1_200))));
+    }
+    let deaths = 1 + random.index(left.len() - 1);
+    let mut first = 300;
+    while left.len() > (ranks as usize - deaths) {
+        let most = left.len() - (ranks as usize - deaths);
+        let together = 1 + random.index(most);
+        let at = if random.index(3) == 0 { 0 } else { random.index(left.len() - together + 1) };
+        let dead: Vec<u32> = left.drain(at..at + together).collect();
+        plan.push((Duration::from_millis(first) + wait(random, 1_200), Blow::Die(dead)));
+        first = 0;
+    }
+    plan
+}
+
+/// The processes of a run, by rank.
+fn ranks_of(launcher: &Child) -> Vec<(u32, i32)> {
+    let is_rank = |id: &i32| {
+        let name = std::fs::read(format!("/proc/{id}/comm")).unwrap_or_default();
+        name == b"atta\n"
+    };
+    let below: Vec<i32> = descendants(launcher.id()).into_iter().filter(is_rank).collect();
+    below.into_iter().map(|id| (rank_of(id), id)).collect()
+}
+
+/// Waits until all ranks have started.
+fn started(launcher: &mut Child, count: u32) -> Vec<(u32, i32)> {
+    let began = Instant::now();
+    loop {
+        let ranks = ranks_of(launcher);
+        if ranks.len() == count as usize || launcher.try_wait().unwrap().is_some() {
+            return ranks;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "ranks do not start");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Carries out a plan. Returns the output of the run, and how many ranks it has killed.
+fn struck(mut command: Command, count: u32, plan: &Plan) -> (Output, usize) {
+    let _everywhere = Lock::acquire("mpi").expect("a lock file can be made");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let ranks = started(&mut child, count);
+    let mut deaths = 0;
+    let process = |rank: &u32| ranks.iter().find(|(of, _)| of == rank).map(|(_, id)| *id);
+    for (after, blow) in plan {
+        std::thread::sleep(*after);
+        match blow {
+            Blow::Die(dead) => {
+                let living: Vec<i32> = dead.iter().filter_map(process).filter(|id| is_alive(*id)).collect();
+                living.iter().for_each(|id| signal(*id, Signal::KILL));
+                deaths += living.len();
+            }
+            Blow::Stop(rank, pause) => {
+                let Some(id) = process(rank).filter(|id| is_alive(*id)) else { continue };
+                signal(id, Signal::STOP);
+                std::thread::sleep(*pause);
+                signal(id, Signal::CONT);
+            }
+        }
+    }
+    (child.wait_with_output().unwrap(), deaths)
+}
+
+/// A launch of ranks that survive others, or none after saying why not.
+fn surviving<'m>(test: &str, mpis: &'m [Mpi]) -> Option<&'m Mpi> {
+    let found = mpis.iter().find(|mpi| mpi.launch_surviving(1, None).is_some());
+    if found.is_none() {
+        skipped(test, "no MPI of which ranks survive others");
+    }
+    found
+}
+
+fn launched(mpi: &Mpi, count: u32, words: &[String]) -> Command {
+    let mut command = mpi.launch_surviving(count, Some(&mpi.plugin)).unwrap();
+    command.arg(env!("CARGO_BIN_EXE_atta")).args(words).stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn runs_go_on_when_ranks_die() {
+    strike("runs_go_on_when_ranks_die", RUNS);
+}
+
+#[test]
+#[ignore = "takes ten minutes"]
+fn runs_go_on_when_ranks_die_very_often() {
+    strike("runs_go_on_when_ranks_die_very_often", 150);
+}
+
+fn strike(test: &str, runs: u64) {
+    let Some(mpi) = surviving(test, mpis(test)) else { return };
+    let (scratch, tree): (Scratch, String) = tree("mpi-deaths");
+    let other: PathBuf = scratch.join("other");
+    changed_copy(&tree, &other);
+    let place = Place { tree: &tree, other: other.to_str().unwrap(), here: scratch.path() };
+    let expected = ALL.map(|what| {
+        let name = format!("plain-{what:?}");
+        let mut alone = Command::new(env!("CARGO_BIN_EXE_atta"));
+        let alone = alone.args(place.words(what, &name, Job::None)).output().unwrap();
+        place.result(what, &name, &alone.stdout)
+    });
+    let (first, mut killed, mut struck_runs) = (asked("ATTA_SEED").unwrap_or(1), 0, 0);
+    let runs = asked("ATTA_DEATHS").unwrap_or(runs);
+    for seed in first..first + runs {
+        let mut random = Random::new(seed);
+        let at = usize::try_from(seed).unwrap() % ALL.len();
+        let (what, name, count) = (ALL[at], format!("of-{seed}"), 2 + random.index(4) as u32);
+        let words = place.words(what, &name, Job::random(&mut random, what));
+        let (plan, iops) = (plan(&mut random, count), 800 + random.below(2_000));
+        let options = ["-j", ["1", "2"][random.index(2)], "--iops", &iops.to_string()].map(str::to_owned);
+        let words = [&words[..1], &options, &words[1..]].concat();
+        let (output, deaths) = struck(launched(mpi, count, &words), count, &plan);
+        let about = format!("seed {seed}, {count} ranks, {plan:?}: {words:?}\n{}", text(&output.stderr));
+        expect_code(&output, 0, &about);
+        assert_eq!(place.result(what, &name, &output.stdout), expected[at], "{about}");
+        place.look_at(what, &name, &about);
+        // Ranks that die while they leave are not noticed.
+        struck_runs += u64::from(text(&output.stderr).contains(" died: "));
+        killed += deaths;
+    }
+    assert!(struck_runs * 2 >= runs, "{killed} ranks were killed, and noticed in {struck_runs} runs");
+}
