@@ -37,11 +37,14 @@ const GIVE_UP: Duration = Duration::from_secs(60);
 pub(crate) fn run(arguments: &CopyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
     let has_rows = arguments.dry_run && arguments.report.verbose;
     let printing = Printing::of(&arguments.report, has_rows, arguments.list().map(|(list, _)| list));
-    let given = Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing };
+    let reads_once = arguments.list().is_some();
+    let given =
+        Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing, reads_once };
     session::run(&given, |session, job| match job {
         None => run::run(arguments, signals, session),
         Some(job) => {
-            let again = CopyArguments { job: Some(job.to_owned()), restart: false, ..arguments.clone() };
+            let (directory, is_trusted) = (Some(job.directory()), job.is_trusted());
+            let again = CopyArguments { job: directory, is_trusted, restart: false, ..arguments.clone() };
             run::run(&again, signals, session)
         }
     })

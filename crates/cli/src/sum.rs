@@ -47,7 +47,15 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 /// Runs the command; returns its exit code.
 pub(crate) fn run(arguments: &SumArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
     let printing = Printing::of(&arguments.report, arguments.prints(), arguments.check.as_deref());
-    let given = session::Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing };
+    let reads_once = arguments.check.is_some() || arguments.reads_input();
+    let given = session::Given {
+        launcher,
+        schedule: &arguments.ranks,
+        signals,
+        give_up: GIVE_UP,
+        printing,
+        reads_once,
+    };
     session::run(&given, |session, job| {
         // Its job is beside its catalog.
         let again = job.map(|_| SumArguments { restart: false, ..arguments.clone() });
@@ -132,7 +140,8 @@ fn prepare<'a>(arguments: &SumArguments, session: &Session<'_>) -> Result<Prepar
 /// Begins the job of a run that writes a catalog, or goes on with it.
 fn begun(arguments: &SumArguments, roots: &[Vec<u8>], session: &Session<'_>) -> Result<WithJob, Refused> {
     let Some(output) = &arguments.output else { return Ok(WithJob::default()) };
-    let asked = Asked { restarts: arguments.restart, agrees: arguments.agrees(), roots: roots.to_vec() };
+    let (restarts, is_trusted) = (arguments.restart, arguments.is_trusted);
+    let asked = Asked { restarts, is_trusted, agrees: arguments.agrees(), roots: roots.to_vec() };
     let has_job = !arguments.lacks_job() && session.runs_tasks();
     beside::begin((output, "atta sum"), has_job.then_some(asked), arguments.report.kept())
 }

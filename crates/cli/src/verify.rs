@@ -41,10 +41,22 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 pub(crate) fn run(arguments: &VerifyArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
     let has_rows = arguments.row_format().is_some();
     let printing = Printing::of(&arguments.report, has_rows, arguments.output.as_deref());
-    let given = session::Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing };
+    let reads_once = false;
+    let given = session::Given {
+        launcher,
+        schedule: &arguments.ranks,
+        signals,
+        give_up: GIVE_UP,
+        printing,
+        reads_once,
+    };
     session::run(&given, |session, job| {
-        let again =
-            job.map(|job| VerifyArguments { job: Some(job.to_owned()), restart: false, ..arguments.clone() });
+        let again = job.map(|job| VerifyArguments {
+            job: Some(job.directory()),
+            is_trusted: job.is_trusted(),
+            restart: false,
+            ..arguments.clone()
+        });
         let arguments = again.as_ref().unwrap_or(arguments);
         let prepared = session.is_first().then(|| prepare(arguments, signals, session));
         Ok(match run::compare(arguments, signals, session, prepared)? {

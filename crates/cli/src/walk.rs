@@ -29,11 +29,14 @@ const GIVE_UP: Duration = Duration::from_secs(10);
 pub(crate) fn run(arguments: &WalkArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
     let printing =
         Printing::of(&arguments.report, arguments.row_format().is_some(), arguments.from_list.as_deref());
-    let given = Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing };
+    let reads_once = arguments.from_list.is_some();
+    let given =
+        Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing, reads_once };
     session::run(&given, |session, job| match job {
         None => run::run(arguments, signals, session),
         Some(job) => {
-            let again = WalkArguments { job: Some(job.to_owned()), restart: false, ..arguments.clone() };
+            let (directory, is_trusted) = (Some(job.directory()), job.is_trusted());
+            let again = WalkArguments { job: directory, is_trusted, restart: false, ..arguments.clone() };
             run::run(&again, signals, session)
         }
     })

@@ -227,10 +227,13 @@ impl Regroup {
         }
         match call {
             Call::Ready { dead, way } => {
-                self.ready.insert(from.0, (dead.len(), way.clone()));
                 self.note_dead(dead);
+                // What a dead rank has said may arrive late.
+                if !self.dead.contains(&from.0) {
+                    self.ready.insert(from.0, (dead.len(), way.clone()));
+                }
             }
-            Call::Go { .. } | Call::End(_) if !self.obeys(from) => return true,
+            Call::Go { .. } | Call::End(_) if !self.obeys(from) => {}
             Call::Go { dead, way } => self.enter(dead, way),
             Call::End(way) => self.end(way),
         }

@@ -4,7 +4,7 @@
 //! Several messages are received at once, so that a large message of a slow rank does not hold up those of other ranks. The
 //! number is bounded, because a rank needs memory for all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use atta_fabric::Received;
 
@@ -20,7 +20,9 @@ pub(crate) struct Inbox {
     messages: BTreeMap<u64, Incoming>,
     bytes: usize,
     next_ticket: u64,
-    /// Buffers of messages of ranks that have died: MPI may still write to them.
+    /// Ranks that have died. Nothing of theirs is given any more, as something before it may be missing.
+    dead: BTreeSet<u32>,
+    /// Buffers of their messages: MPI may still write to them.
     given_up: BTreeMap<u64, Received>,
 }
 
@@ -46,6 +48,11 @@ impl Inbox {
     pub(crate) fn add(&mut self, from: u32, bytes: usize) -> (u64, &mut [u8]) {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
+        if self.dead.contains(&from) {
+            let received = Received { from, message: vec![0; bytes] };
+            let given_up = self.given_up.entry(ticket).or_insert(received);
+            return (ticket, &mut given_up.message);
+        }
         self.bytes += bytes;
         let received = Received { from, message: vec![0; bytes] };
         let incoming = self.messages.entry(ticket).or_insert(Incoming { received, is_whole: false });
@@ -72,12 +79,13 @@ impl Inbox {
         given_up.or_else(|| self.remove(ticket)).expect("a ticket was given for each message")
     }
 
-    /// Gives up what a rank that has died had not sent whole: it may never be, and must not take room.
+    /// Gives nothing more of a rank that has died: what it had not sent whole may never be, and must not take room.
     pub(crate) fn give_up(&mut self, from: u32) {
-        let is_its = |incoming: &Incoming| incoming.received.from == from && !incoming.is_whole;
-        let of_rank = self.messages.iter().filter(|(_, incoming)| is_its(incoming));
-        for ticket in of_rank.map(|(ticket, _)| *ticket).collect::<Vec<_>>() {
-            let received = self.remove(ticket);
+        self.dead.insert(from);
+        let of_rank = self.messages.iter().filter(|(_, incoming)| incoming.received.from == from);
+        let tickets: Vec<_> = of_rank.map(|(ticket, incoming)| (*ticket, incoming.is_whole)).collect();
+        for (ticket, is_whole) in tickets {
+            let received = self.remove(ticket).filter(|_| !is_whole);
             self.given_up.extend(received.map(|received| (ticket, received)));
         }
     }
@@ -134,7 +142,9 @@ mod tests {
         inbox.complete(tickets[0]);
         inbox.give_up(1);
         assert!(inbox.has_room() && !inbox.is_receiving());
-        assert_eq!(inbox.next().unwrap().message.len(), 3);
+        assert_eq!(inbox.next(), None);
+        let (late, _) = inbox.add(1, 7);
+        inbox.complete(late);
         let (other, _) = inbox.add(2, 5);
         inbox.complete(tickets[1]);
         assert_eq!(inbox.fail(tickets[2]).from, 1);

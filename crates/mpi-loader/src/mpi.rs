@@ -137,9 +137,10 @@ impl Endpoint for Mpi {
     }
 
     fn leave(mut self: Box<Self>) -> Result<(), FabricError> {
+        self.lost()?;
         match self.unsent()? {
             // MPI may wait for the dead, and the launcher for no rank that has ended.
-            0 if !self.dead.is_empty() => Ok(()),
+            _ if !self.dead.is_empty() => Ok(()),
             0 => self.shim.leave(),
             messages => Err(FabricError::Unsent { messages }),
         }
@@ -212,7 +213,7 @@ mod tests {
         assert_eq!(mpi.unsent(), Ok(0));
         fake::arrive(0, vec![3; 100]);
         fake::with(|fake| fake.taken_fails_in = 1);
-        fake::arrive(0, vec![4]);
+        fake::arrive(1, vec![4]);
         let come: Vec<_> = (0..4).filter_map(|_| mpi.receive().unwrap()).collect();
         assert_eq!(come.len(), 1);
         fake::with(|fake| fake.dead = vec![5, 3]);

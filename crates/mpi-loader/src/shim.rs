@@ -175,7 +175,7 @@ impl Calls {
                     let Received { from, message } = self.inbox.fail(ticket);
                     // What a rank did not send whole before it died never comes.
                     match leak(message, error, (code, from)) {
-                        FabricError::Gone { .. } => {}
+                        FabricError::Gone { .. } => self.inbox.give_up(from),
                         error => first = first.and(Err(error)),
                     }
                 }
@@ -192,7 +192,10 @@ impl Calls {
         let code = unsafe { (self.table.take)(place.as_mut_ptr().cast(), bytes as u64, ticket) };
         let Err(error) = self.check("MPI_Imrecv", code) else { return Ok(()) };
         match leak(self.inbox.fail(ticket).message, error, (code, from)) {
-            FabricError::Gone { .. } => Ok(()),
+            FabricError::Gone { .. } => {
+                self.inbox.give_up(from);
+                Ok(())
+            }
             error => Err(error),
         }
     }
@@ -216,7 +219,7 @@ impl Calls {
         Ok((found != 0).then_some((from, bytes as usize)))
     }
 
-    /// Receives nothing more from a rank that has died.
+    /// Gives nothing more of a rank that has died.
     pub(crate) fn give_up(&mut self, rank: u32) {
         self.inbox.give_up(rank);
     }

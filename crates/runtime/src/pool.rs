@@ -204,7 +204,7 @@ where
             self.look_at_stop();
             let pause = peer.attend(self.shared, self.stop_seen.is_some());
             if peer.has_finished() {
-                if peer.was_stopped() {
+                if peer.was_stopped() && !self.shared.stop.is_set() {
                     // Another rank requested it: waiting tasks are dropped, and long tasks end early.
                     self.shared.stop.set();
                 }

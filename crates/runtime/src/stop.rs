@@ -5,9 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A request to end a job early, shared by all clones.
 ///
-/// Tasks that are running are finished, tasks that wait are dropped.
+/// Tasks that are running are finished, tasks that wait are dropped. A job also ends early when a rank has died and the others go on in another
+/// session ([`Group`](crate::Group)): then nobody has asked for an end.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop {
+    asked: Arc<AtomicBool>,
+    lost: Arc<AtomicBool>,
+}
 
 impl Stop {
     /// A request that has not been made yet.
@@ -18,23 +22,35 @@ impl Stop {
 
     /// Makes the request.
     pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.asked.store(true, Ordering::Relaxed);
     }
 
-    /// Takes it back, for a job that begins again.
-    pub fn withdraw(&self) {
-        self.0.store(false, Ordering::Relaxed);
+    /// A rank has died: what runs now ends early.
+    pub fn set_lost(&self) {
+        self.lost.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has been made.
+    /// Whether what runs now is to end early.
     #[must_use]
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.is_asked() || self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Whether the request has been made.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Takes all back, for a session that begins again.
+    pub fn withdraw(&self) {
+        self.asked.store(false, Ordering::Relaxed);
+        self.lost.store(false, Ordering::Relaxed);
     }
 
     /// The flag itself, for a signal handler's crate that sets one.
     #[must_use]
     pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.asked)
     }
 }

@@ -116,10 +116,20 @@ const HEIGHT: u8 = 11;
 const LIMITS: Limits =
     Limits { report: Duration::from_secs(20), give_up: Duration::from_secs(5), waiting: |_| {} };
 
-/// Counts in one view. The first rank notes the sum.
-fn count(group: &mut Group<'_>, sums: &Mutex<Vec<u64>>) -> Result<(), RankError> {
+/// Counts in one view. The first rank notes the sum. Also returns how the next view goes on.
+fn count(group: &mut Group<'_>, sums: &Mutex<Vec<u64>>) -> (Result<(), RankError>, Way) {
     let mut view = group.view();
-    let mut session = Session::join(&mut view, "test", Stop::new(), LIMITS)?.unwrap();
+    match Session::join(&mut view, "test", Stop::new(), LIMITS) {
+        Ok(session) => {
+            let mut session = session.unwrap();
+            session.set_way(Way::From(vec![7]));
+            (count_in(&mut session, sums), session.way().clone())
+        }
+        Err(error) => (Err(error), Way::From(vec![7])),
+    }
+}
+
+fn count_in(session: &mut Session<'_>, sums: &Mutex<Vec<u64>>) -> Result<(), RankError> {
     let options =
         Options { threads: Threads::Fixed(NonZeroUsize::MIN), stop: session.stop(), ..Options::default() };
     let seeds = if session.is_first() { vec![HEIGHT] } else { Vec::new() };
@@ -127,7 +137,7 @@ fn count(group: &mut Group<'_>, sums: &Mutex<Vec<u64>>) -> Result<(), RankError>
     let ran = session.run(&Count, Work { seeds, options: &options }, totals, |_, _| {})?;
     session.close((), |(), ()| ())?;
     sums.lock().unwrap().extend(ran.sum.map(|sum| sum.0));
-    session.finish()
+    session.finish(vec![3])
 }
 
 #[derive(Clone)]
@@ -143,14 +153,18 @@ impl atta_engine::Reduce for Total {
 
 /// Returns whether the rank has lived.
 fn live(mut endpoint: Dying, sums: &Mutex<Vec<u64>>) -> bool {
-    let mut group = Group::new(&mut endpoint, true);
+    let mut group = Group::new(&mut endpoint);
     loop {
-        let Err(error) = count(&mut group, sums) else { return true };
+        let (Err(error), way) = count(&mut group, sums) else { return true };
         let regrouped = match error {
-            RankError::Lost { .. } => group.regroup(Way::From(vec![7]), &Stop::new(), LIMITS),
+            RankError::Lost { .. } => group.regroup(way, &Stop::new(), LIMITS),
             error => Err(error),
         };
         match regrouped {
+            Ok(Regrouped::Ended(way)) => {
+                assert_eq!(way, Way::Over(vec![3]));
+                return true;
+            }
             Ok(view) => assert_eq!(view, Regrouped::View(Way::From(vec![7]))),
             Err(RankError::Fabric(FabricError::Transport { .. })) => return false,
             Err(error) => panic!("{error}"),
@@ -200,8 +214,9 @@ fn ranks_end_if_one_cannot_go_on() {
             .zip(ways)
             .map(|(mut endpoint, way)| {
                 scope.spawn(move || {
-                    let mut group = Group::new(&mut endpoint, true);
-                    assert!(matches!(count(&mut group, &Mutex::default()), Err(RankError::Lost { .. })));
+                    let mut group = Group::new(&mut endpoint);
+                    let (ended, _) = count(&mut group, &Mutex::default());
+                    assert!(ended.is_err_and(|error| error.is_lost()));
                     group.regroup(way, &Stop::new(), LIMITS).unwrap()
                 })
             })
@@ -215,7 +230,7 @@ fn ranks_end_if_one_cannot_go_on() {
 fn group_without_survival_changes_no_message() {
     let mut ranks = in_process(2);
     let mut other = ranks.pop().unwrap();
-    let mut group = Group::new(&mut ranks[0], true);
+    let mut group = Group::new(&mut ranks[0]);
     assert!(!group.survives());
     group.view().send(1, vec![5]).unwrap();
     assert_eq!(other.receive().unwrap().unwrap().message, [5]);

@@ -3,6 +3,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark's own directory")]
 
+mod deaths;
 mod resume;
 
 use std::path::{Path, PathBuf};
@@ -27,10 +28,12 @@ enum What {
     Copy,
     /// The rest of a copy that was killed near its end
     Resume,
+    /// A copy of which ranks are killed one by one (needs --mpirun of an Open MPI 5)
+    Deaths,
 }
 
 /// Runs commands with a log and without, in turns.
-#[derive(Parser)]
+#[derive(Clone, Parser)]
 struct Arguments {
     /// What is measured.
     #[arg(long, value_enum, default_value = "walk")]
@@ -172,6 +175,9 @@ fn program(arguments: &Arguments) -> Command {
     if mpirun.to_string_lossy().contains("openmpi") {
         command.args(["--oversubscribe", "--mca", "btl", "self,sm,tcp"]);
     }
+    if arguments.what == What::Deaths {
+        command.args(["--with-ft", "ulfm"]);
+    }
     command.arg(&arguments.program);
     command
 }
@@ -190,7 +196,7 @@ fn command(arguments: &Arguments, tree: &Path) -> Command {
             let table = target(arguments);
             command.args(["verify", "-q", "-j", &threads, "--output"]).arg(table).arg(tree).arg(tree)
         }
-        What::Copy | What::Resume => {
+        What::Copy | What::Resume | What::Deaths => {
             let target = target(arguments);
             command.args(["copy", "-q", "-j", &threads]).arg(tree).arg(target)
         }
@@ -205,8 +211,10 @@ fn main() -> std::io::Result<()> {
     if !tree.exists() {
         make_tree(&tree, &arguments)?;
     }
-    if arguments.what == What::Resume {
-        return resume::measure(&arguments, &tree);
+    match arguments.what {
+        What::Resume => return resume::measure(&arguments, &tree),
+        What::Deaths => return deaths::measure(&arguments, &tree),
+        _ => {}
     }
     let (empty, target) = (arguments.directory.join("empty"), target(&arguments));
     std::fs::create_dir_all(&empty)?;

@@ -246,6 +246,10 @@ pub(crate) struct CopyArguments {
     )]
     pub(crate) restart: bool,
 
+    /// Nobody else can have changed what the job has done: see `run/going.rs`.
+    #[arg(skip)]
+    pub(crate) is_trusted: bool,
+
     /// Keep no log: a copy that is killed begins anew
     #[arg(long, help_heading = "Resume", conflicts_with = "job")]
     pub(crate) no_job: bool,

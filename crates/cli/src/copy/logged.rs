@@ -140,7 +140,8 @@ impl Asking<'_> {
     fn asked(&self, is: TargetIs, restarts: bool) -> Result<Asked, Refused> {
         let mut agrees = self.arguments.agrees();
         agrees.push(job::describe_target(self.target, is)?);
-        Ok(Asked { restarts, agrees, roots: self.sources.clone() })
+        let is_trusted = self.arguments.is_trusted;
+        Ok(Asked { restarts, is_trusted, agrees, roots: self.sources.clone() })
     }
 
     /// What TARGET is before the first run.
@@ -229,8 +230,10 @@ fn read_earlier(
     copy: &Copy<'_>,
 ) -> Result<(Results, Found), Fatal> {
     let (mut earlier, mut finished) = (Results::default(), copy.finished());
+    let runs_are_trusted = runs.are_trusted();
     let read = runs.read(journal, &mut |found| match found {
         FromLog::Results(share) => earlier.add(&share),
+        _ if runs_are_trusted => {}
         FromLog::Seen(at, seen, stage) => finished.add(at, seen, stage),
         FromLog::Names(at, names) => finished.add_names(at, names),
         FromLog::Part(_) | FromLog::Marked(..) => {}

@@ -87,7 +87,7 @@ impl Rank<'_> {
         let decided = session.is_first().then(|| run.as_ref().map(Begun::of).unwrap_or_default());
         let decided = session.broadcast(decided)?;
         if decided.job().is_none() {
-            going::set_way(session, None);
+            going::keeps_no_log(session)?;
         }
         let keep = arguments.keep.with_owners(owners::from_rows(decided.rules.clone()));
         let (failures, manifest, reporter, starts, job) = match run {
@@ -218,12 +218,12 @@ impl Rank<'_> {
         session: &mut Session<'_>,
     ) -> Result<Copied, RankError> {
         if !logged::begin_for_all(job, session) {
-            going::set_way(session, None);
             session.broadcast(Some(Begins::Unlogged))?;
+            going::keeps_no_log(session)?;
             return act(copy, session).map(Copied::from);
         }
         let of_job = RunOfJob::of(job);
-        going::set_way(session, Some((job.running.place().path(), of_job)));
+        going::has_job(session, (job.running.place().path(), of_job));
         let copy = copy.leaving_out(logged::place(job));
         match logged::first(job, &copy, self.arguments.effort.memory / 2) {
             Ok((log, earlier)) => {
@@ -250,10 +250,10 @@ impl Rank<'_> {
         match session.broadcast::<Begins>(None)? {
             Begins::Not => return Ok(Copied::default()),
             Begins::Unlogged => {
-                going::set_way(session, None);
+                going::keeps_no_log(session)?;
                 return act(copy, session).map(Copied::from);
             }
-            Begins::Logged => going::set_way(session, Some((path, of_job))),
+            Begins::Logged => going::has_job(session, (path, of_job)),
         }
         let stop = self.signals.stop();
         match logged::other(path, of_job, session.seat().rank) {

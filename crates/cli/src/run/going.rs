@@ -25,9 +25,11 @@ const LOCKS_EACH: Duration = Duration::from_millis(5);
 pub(crate) struct Going {
     directory: Vec<u8>,
     number: [u8; 16],
+    /// The launch has begun it, so nobody else knows of it.
+    is_new: bool,
 }
 
-atta_entry::record!(Going { directory, number });
+atta_entry::record!(Going { directory, number, is_new });
 
 impl Going {
     /// The directory of the job.
@@ -35,19 +37,31 @@ impl Going {
         PathBuf::from(OsString::from_vec(self.directory.clone()))
     }
 
+    /// Whether what it has done need not be looked at again: that was moments ago. A job that an earlier launch has left is looked at again.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.is_new
+    }
+
+    /// The way that goes on from it.
+    pub(crate) fn way(&self) -> Way {
+        Way::From(self.encoded())
+    }
+
     /// Waits until no process has the job. False: there is no such job any more.
     fn is_there(&self) -> bool {
         let place = JobPlace::from(Path::new(OsStr::from_bytes(&self.directory)));
         let began = Instant::now();
         loop {
-            if LoggedJob::number_of(&place) != Some(self.number) {
-                return false;
+            match place.number() {
+                Ok(number) if number != Some(self.number) => return false,
+                // What is wrong with it, the command reports.
+                Err(_) => return true,
+                Ok(_) => {}
             }
             match LoggedJob::resume(&place) {
                 Err(NotBegun::Runs(_) | NotBegun::Writes(_)) if began.elapsed() < LOCKS_WITHIN => {
                     std::thread::sleep(LOCKS_EACH);
                 }
-                // What is wrong with it, the command reports.
                 _ => return true,
             }
         }
@@ -57,7 +71,11 @@ impl Going {
     fn report_end(&self, given: &Given<'_>) -> u8 {
         match history::of(&hex(&self.number)).and_then(|known| known.ended) {
             Some(End { code, json, text }) => {
-                let printed = if given.printing.is_json() { format!("{json:#}\n") } else { text };
+                let printed = match () {
+                    () if given.printing.is_json() => format!("{json:#}\n"),
+                    () if given.printing.is_quiet() => String::new(),
+                    () => text,
+                };
                 print_rows(printed.as_bytes()).map_or_else(super::fatal::Fatal::report, |()| code)
             }
             None => {
@@ -69,13 +87,26 @@ impl Going {
     }
 }
 
-/// Sets how the command goes on, now that its job is known to all ranks. `job`: its directory and run; none: not at all.
-pub(crate) fn set_way(session: &mut Session<'_>, job: Option<(&Path, RunOfJob)>) {
-    let going = |(path, of_job): (&Path, RunOfJob)| {
-        let going = Going { directory: path.as_os_str().as_bytes().to_vec(), number: of_job.number() };
-        Way::From(going.encoded())
+/// From now on the command goes on from this job, whose directory and run all ranks know.
+pub(crate) fn has_job(session: &mut Session<'_>, (path, of_job): (&Path, RunOfJob)) {
+    let directory = path.as_os_str().as_bytes().to_vec();
+    let before = match session.way() {
+        Way::From(bytes) => Going::decode_all(bytes),
+        _ => None,
     };
-    session.set_way(job.map_or(Way::Ends, going));
+    let is_new = before.map_or(of_job.run() == 1, |before| before.is_new);
+    session.set_way(Going { directory, number: of_job.number(), is_new }.way());
+}
+
+/// As [`has_job`], or [`keeps_no_log`] if there is none.
+pub(crate) fn settle(session: &mut Session<'_>, job: Option<(&Path, RunOfJob)>) -> Result<(), RankError> {
+    match job {
+        Some(job) => {
+            has_job(session, job);
+            Ok(())
+        }
+        None => keeps_no_log(session),
+    }
 }
 
 /// If a rank dies from now on, the command begins from the start, until it knows its job: it has done nothing.
@@ -83,6 +114,12 @@ pub(crate) fn may_begin_again(session: &mut Session<'_>) {
     if *session.way() == Way::Ends {
         session.set_way(Way::Anew);
     }
+}
+
+/// The command does not go on if a rank dies. All ranks know it before one of them does something that must not be done twice.
+pub(crate) fn keeps_no_log(session: &mut Session<'_>) -> Result<(), RankError> {
+    session.set_way(Way::Ends);
+    if session.survives() { session.all_reduce((), |(), ()| ()) } else { Ok(()) }
 }
 
 /// What a command does in a new view.
@@ -135,8 +172,6 @@ pub(crate) fn check(
     given: &Given<'_>,
     session: &mut Session<'_>,
 ) -> Result<Result<(), u8>, RankError> {
-    // Until the command knows more, the next view goes on in the same way.
-    session.set_way(Way::From(going.encoded()));
     let is_there = session.is_first().then(|| session.beside(|| going.is_there())).transpose()?;
     if session.broadcast(is_there)? {
         return Ok(Ok(()));

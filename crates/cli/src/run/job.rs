@@ -26,6 +26,8 @@ pub(crate) struct Job {
     pub(crate) running: Arc<RunningJob>,
     summary: Kept,
     has_all_roots: bool,
+    /// Directories that are done are not looked at again: the ranks that have done them are those of this run, or have just died.
+    pub(crate) is_trusted: bool,
 }
 
 /// How a summary is printed.
@@ -42,6 +44,8 @@ pub(crate) enum Kept {
 pub(crate) struct Asked {
     /// The job that is there is forgotten.
     pub(crate) restarts: bool,
+    /// See [`Job`].
+    pub(crate) is_trusted: bool,
     /// Options that each run must have.
     pub(crate) agrees: Vec<Vec<u8>>,
     /// Trees that each run must have.
@@ -152,12 +156,13 @@ pub(crate) fn remove_ended(place: &JobPlace) {
 /// Begins a job, or goes on with it. Of a job that is complete, it prints the summary again.
 pub(crate) fn begin(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
     let begin = if asked.restarts { LoggedJob::begin_anew } else { LoggedJob::begin };
+    let is_trusted = asked.is_trusted;
     let (request, has_all_roots) = asked.request()?;
     match begin(place, &request) {
         Ok(logged) => {
             let running: RunningJob = logged.into();
             Known::of(&running).keep();
-            Ok(Job { running: Arc::new(running), summary, has_all_roots })
+            Ok(Job { running: Arc::new(running), summary, has_all_roots, is_trusted })
         }
         Err(NotBegun::Complete(kept)) => Err(print_kept(place.path(), &kept, summary)),
         Err(error) => Err(refused(&error, place)),
@@ -182,7 +187,7 @@ pub(crate) fn begin_there(place: &JobPlace, asked: Asked, summary: Kept) -> Resu
 pub(crate) fn later(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
     let (request, has_all_roots) = asked.request()?;
     let running = RunningJob::later(place.clone(), &request).map_err(|error| refused(&error, place))?;
-    Ok(Job { running: Arc::new(running), summary, has_all_roots })
+    Ok(Job { running: Arc::new(running), summary, has_all_roots, is_trusted: false })
 }
 
 impl Asked {
@@ -378,7 +383,7 @@ impl Job {
 
     /// Says that the run goes on with what earlier runs have done.
     pub(crate) fn report_earlier(&self, entries: u64) {
-        if self.summary == Kept::Nothing {
+        if self.summary == Kept::Nothing || self.is_trusted {
             return;
         }
         let (path, began, entries) = (printable(self.path()), self.running.began(), grouped(entries));

@@ -1,7 +1,6 @@
 //! The session of a command: alone, or with the ranks that an MPI launcher started. It joins the ranks, reports why it cannot, and leaves
 //! or aborts MPI at the end. The command supplies its part.
 
-use std::path::Path;
 use std::time::Duration;
 
 use atta_engine::{Config, ScheduleKind};
@@ -27,13 +26,15 @@ pub(crate) struct Given<'a> {
     /// How long the first rank waits for others after a signal.
     pub(crate) give_up: Duration,
     pub(crate) printing: Printing<'a>,
+    /// It reads a list or standard input, which cannot be read again if a rank dies.
+    pub(crate) reads_once: bool,
 }
 
-/// A rank's part of a command; it returns the exit code. Where ranks go on when others have died, it is done again, from the job in this
-/// directory.
-pub(crate) trait Part: Fn(&mut Session<'_>, Option<&Path>) -> Result<u8, RankError> {}
+/// A rank's part of a command; it returns the exit code. Where ranks go on when others have died, it is
+/// done again, from this job.
+pub(crate) trait Part: Fn(&mut Session<'_>, Option<&Going>) -> Result<u8, RankError> {}
 
-impl<F: Fn(&mut Session<'_>, Option<&Path>) -> Result<u8, RankError>> Part for F {}
+impl<F: Fn(&mut Session<'_>, Option<&Going>) -> Result<u8, RankError>> Part for F {}
 
 /// Runs this rank's part of a command; returns its exit code. The command's exit code is that of the first rank.
 pub(crate) fn run(given: &Given<'_>, part: impl Part) -> u8 {
@@ -69,6 +70,7 @@ fn on_mpi(mut mpi: Mpi, given: &Given<'_>, part: impl Part) -> u8 {
             Ok(()) => code,
             Err(error) => cannot_go_on(rank, &error.into()),
         },
+        Err(error @ RankError::Excluded) => cannot_go_on(rank, &error),
         Err(error) => {
             let code = cannot_go_on(rank, &error);
             wait_until_read();
@@ -81,13 +83,18 @@ fn on_mpi(mut mpi: Mpi, given: &Given<'_>, part: impl Part) -> u8 {
 
 /// Runs the part with all ranks. When some have died and the others go on, runs it again with those that are left.
 fn in_views(endpoint: &mut dyn Endpoint, given: &Given<'_>, part: impl Part) -> Result<u8, RankError> {
-    let mut group = Group::new(endpoint, !given.schedule.no_survive);
+    let mut group = Group::new(endpoint);
+    let may_go_on = !given.schedule.no_survive && !given.reads_once;
     let mut going = None;
     loop {
-        let mut way = Way::Anew;
+        // How the next view goes on if a rank dies in this one.
+        let mut way = going.as_ref().map_or(Way::Anew, Going::way);
         let ended = joined(&mut group.view(), given, (&going, &mut way), &part);
         if !ended.as_ref().is_err_and(RankError::is_lost) {
             return ended;
+        }
+        if !may_go_on && !matches!(way, Way::Over(_)) {
+            way = Way::Ends;
         }
         match going::regroup(&mut group, way, given)? {
             Next::Again(next) => going = next,
@@ -96,7 +103,7 @@ fn in_views(endpoint: &mut dyn Endpoint, given: &Given<'_>, part: impl Part) -> 
     }
 }
 
-/// Runs the part in one view. `way`: how the next one goes on if a rank dies in this one.
+/// Runs the part in one view, and leaves the other ranks.
 fn joined(
     endpoint: &mut dyn Endpoint,
     given: &Given<'_>,
@@ -104,15 +111,14 @@ fn joined(
     part: &impl Part,
 ) -> Result<u8, RankError> {
     let survives = endpoint.survives();
+    let waiting = if given.printing.is_quiet() { |_: &[u32]| {} } else { report_waiting };
+    let limits = Limits { give_up: given.give_up, waiting, ..Limits::default() };
     let rank = endpoint.rank();
     let _stalls = Stalls::watch(given.printing.stall_limit(), (endpoint.size() > 1).then_some(rank));
     let has_hosts = endpoint.neighbours().len() < endpoint.size() as usize;
     let program = format!("atta {} (messages {})", env!("CARGO_PKG_VERSION"), atta_entry::VERSION);
-    let waiting = if given.printing.is_quiet() { |_: &[u32]| {} } else { report_waiting };
-    let limits = Limits { give_up: given.give_up, waiting, ..Limits::default() };
-    let schedule = given.schedule.config();
     let mut session = match Session::join(endpoint, &program, given.signals.stop(), limits)? {
-        Ok(session) => session.with_schedule(schedule),
+        Ok(session) => session.with_schedule(given.schedule.config()),
         Err(differs) => {
             if rank == 0 {
                 let what = format!("ranks run different programs: {differs}");
@@ -121,48 +127,53 @@ fn joined(
             return Ok(exit::FATAL);
         }
     };
+    session.set_way(way.clone());
+    let ended = with_all(&mut session, given, (going, has_hosts), part).and_then(|code| {
+        // A rank that leaves early would look dead.
+        if survives { session.finish(vec![code]).map(|()| code) } else { Ok(code) }
+    });
+    *way = session.way().clone();
+    match &ended {
+        Ok(_) => {}
+        Err(error) if error.is_lost() || matches!(error, RankError::Excluded) => {}
+        // The first rank writes its results so far, and ends all ranks.
+        Err(error) => session.fail(&error.to_string()),
+    }
+    ended
+}
+
+/// Runs the part, if all ranks have the same options and the first one can print.
+fn with_all(
+    session: &mut Session<'_>,
+    given: &Given<'_>,
+    (going, has_hosts): (&Option<Going>, bool),
+    part: &impl Part,
+) -> Result<u8, RankError> {
+    let schedule = given.schedule.config();
     if let Some(differ) = session.agree(vec![described(&schedule)])? {
-        if rank == 0 {
+        if session.is_first() {
             let what = format!("ranks have different options of their schedule: {differ}");
             complain(&what, Some("start all ranks with the same options"));
         }
         return Ok(exit::USAGE);
     }
-    if let Err(code) = printing(given, &mut session, has_hosts)? {
+    if let Err(code) = printing(given, session, has_hosts)? {
         return Ok(code);
     }
     if schedule.schedule == ScheduleKind::Proximity {
         let switches = given.launcher.and_then(|launcher| launcher.switches.as_deref());
-        session = session.with_network(switches)?;
+        session.add_network(switches)?;
     }
     if let Some(going) = going
-        && let Err(code) = going::check(going, given, &mut session)?
+        && let Err(code) = going::check(going, given, session)?
     {
-        return finished(code, survives, &mut session, way);
+        return Ok(code);
     }
-    let directory = going.as_ref().map(Going::directory);
-    match part(&mut session, directory.as_deref()) {
-        Ok(code) => finished(code, survives, &mut session, way),
-        Err(error) => {
-            if error.is_lost() {
-                *way = session.way().clone();
-            } else {
-                // The first rank writes its results so far, and ends all ranks.
-                session.fail(&error.to_string());
-            }
-            Err(error)
-        }
+    if going.is_none() {
+        // What a command can do again it says itself.
+        session.set_way(Way::Ends);
     }
-}
-
-/// Leaves the session after this rank's part. A rank that leaves early would look dead.
-fn finished(code: u8, survives: bool, session: &mut Session<'_>, way: &mut Way) -> Result<u8, RankError> {
-    if survives {
-        // Of the first rank alone the code counts.
-        *way = if session.is_first() { Way::Over(vec![code]) } else { session.way().clone() };
-        session.finish()?;
-    }
-    Ok(code)
+    part(session, going.as_ref())
 }
 
 /// Opens the first rank's output; all ranks learn whether the command goes on.

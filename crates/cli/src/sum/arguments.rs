@@ -72,6 +72,10 @@ pub(crate) struct SumArguments {
     #[arg(long, requires = "output", conflicts_with_all = ["format", "sort", "signature"], help_heading = "Resume")]
     pub(crate) restart: bool,
 
+    /// Nobody else can have changed what the job has done: see `run/going.rs`.
+    #[arg(skip)]
+    pub(crate) is_trusted: bool,
+
     /// Keep no log of a run with --output: after a kill it begins anew
     #[arg(long, conflicts_with = "restart", help_heading = "Resume")]
     pub(crate) no_job: bool,

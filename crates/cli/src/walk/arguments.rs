@@ -110,6 +110,10 @@ pub(crate) struct WalkArguments {
     #[arg(long, requires = "logged", conflicts_with_all = ["print", "print0", "format", "from_list", "follow"], help_heading = "Resume")]
     pub(crate) restart: bool,
 
+    /// Nobody else can have changed what the job has done: see `run/going.rs`.
+    #[arg(skip)]
+    pub(crate) is_trusted: bool,
+
     /// Keep no log of a walk with --output: after a kill it begins anew
     #[arg(long, conflicts_with_all = ["job", "restart"], help_heading = "Resume")]
     pub(crate) no_job: bool,

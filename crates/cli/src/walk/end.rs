@@ -24,8 +24,9 @@ use crate::run::starts::root_paths;
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Whether threads still hang in the file system after the walk was asked to end.
-pub(super) fn hangs(progress: &Progress) -> bool {
-    progress.stopping.is_some_and(|since| since > PATIENCE)
+pub(super) fn hangs(progress: &Progress, signals: &Signals) -> bool {
+    // After the death of a rank the walk goes on elsewhere, and waits for its threads.
+    signals.stop().is_asked() && progress.stopping.is_some_and(|since| since > PATIENCE)
 }
 
 /// How a walk ended.

@@ -63,7 +63,7 @@ pub(super) fn run(
     let verdict = run.as_ref().map(|run| run.as_ref().map_or_else(|_| Verdict::default(), Verdict::new));
     let verdict = session.broadcast(verdict)?;
     let directory = PathBuf::from(std::ffi::OsString::from_vec(verdict.directory.clone()));
-    going::set_way(session, verdict.job.map(|of_job| (directory.as_path(), of_job)));
+    going::settle(session, verdict.job.map(|of_job| (directory.as_path(), of_job)))?;
     let rank = Rank { arguments, signals, own, devices };
     match run {
         Some(Ok(run)) => rank.walk_first(run, session),
@@ -128,7 +128,7 @@ fn beside_catalog(
     session: &Session<'_>,
 ) -> Result<WithJob, Refused> {
     let (agrees, roots) = (arguments.agrees(), root_paths(&arguments.paths));
-    let asked = Asked { restarts: arguments.restart, agrees, roots };
+    let asked = Asked { restarts: arguments.restart, is_trusted: arguments.is_trusted, agrees, roots };
     let has_job = !arguments.lacks_job() && session.runs_tasks();
     beside::begin((output, "atta walk"), has_job.then_some(asked), arguments.report.kept())
 }
@@ -145,7 +145,8 @@ fn in_directory(arguments: &WalkArguments, directory: &Path, session: &Session<'
         let what = format!("a walk with --job takes each PATH once: {root} is number {number}, too");
         return Err(Refused::usage(what, "leave it out"));
     }
-    let asked = Asked { restarts: arguments.restart, agrees: arguments.agrees(), roots };
+    let (restarts, is_trusted) = (arguments.restart, arguments.is_trusted);
+    let asked = Asked { restarts, is_trusted, agrees: arguments.agrees(), roots };
     job::begin(&JobPlace::from(directory), asked, arguments.report.kept())
 }
 
@@ -209,7 +210,7 @@ impl Rank<'_> {
             let observe = |progress: &Progress| {
                 entries = progress.profile.entries;
                 display.tick(progress);
-                if hangs(progress) {
+                if hangs(progress, signals) {
                     give_up(&sink, take(&list_error), &mut display, progress, signals);
                 }
             };
@@ -263,7 +264,7 @@ impl Rank<'_> {
         let numbers = (seat.rank as usize, seat.ranks as usize);
         let sink = Sink::of_rank(arguments, summary, session.outbox(), stop.clone(), side, numbers);
         let observe = |progress: &Progress| {
-            if hangs(progress) {
+            if hangs(progress, self.signals) {
                 give_up_on_rank(seat.rank, &sink, progress);
             }
         };

@@ -84,12 +84,18 @@ impl<'a> Ending<'a> {
     pub(super) fn settle(&mut self, session: &mut Session<'_>) -> Result<(), RankError> {
         // Time spent waiting until all ranks have ended.
         self.clock.end(Phase::Others);
-        session.beside(|| self.link_rest())?;
-        let stopped = self.meet(session, u64::from(self.walked.stopped))?;
-        if stopped > 0 && self.is_of_job() {
+        let linked = session.beside(|| self.link_rest());
+        let stopped = linked.and_then(|()| self.meet(session, u64::from(self.walked.stopped)));
+        let is_left = match &stopped {
+            Ok(stopped) => *stopped > 0,
+            Err(error) => error.is_lost(),
+        };
+        if is_left && self.is_of_job() {
             // A later run of the job goes on with all that is there.
-            return self.leave();
+            self.leave();
+            return stopped.map(drop);
         }
+        stopped?;
         if session.is_first()
             && let Some(noting) = &self.operation.commit.noting
         {
@@ -141,13 +147,12 @@ impl<'a> Ending<'a> {
     }
 
     /// Leaves everything to a later run of the job.
-    fn leave(&mut self) -> Result<(), RankError> {
+    fn leave(&mut self) {
         self.walked.stopped = true;
         // What has ended since the last sync is not done again.
         self.operation.committer(&mut self.worker).sync_held();
         self.operation.target.shared.take_open(0);
         self.operation.target.private.keep();
-        Ok(())
     }
 
     /// Whether only directories that have to wait for the end are still open.

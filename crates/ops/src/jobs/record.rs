@@ -147,6 +147,11 @@ impl Record {
         self.holder.host == host()
     }
 
+    /// Whether it is of this process.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.holder.pid == std::process::id() && self.is_of_this_boot()
+    }
+
     /// Whether it is of a process of this host, since it was started the last time.
     pub(crate) fn is_of_this_boot(&self) -> bool {
         let boot = boot();

@@ -162,7 +162,9 @@ fn holder_of(file: &OwnedFd) -> Option<Record> {
 
 /// Whether the process of a record may be running, as far as can be known without locks.
 fn may_run(record: &Record) -> bool {
-    !record.is_of_this_host() || record.is_of_this_boot() && record.holder.is_alive()
+    // This process may have held it before.
+    !record.is_of_this_process()
+        && (!record.is_of_this_host() || record.is_of_this_boot() && record.holder.is_alive())
 }
 
 /// Removes the file that names who holds a job.

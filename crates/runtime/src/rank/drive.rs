@@ -269,6 +269,9 @@ impl<R: Reduce, T: Fn() -> R> Peer for Attending<'_, '_, '_, R, T> {
         self.look(local, stopping).unwrap_or_else(|error| {
             // Workers that wait for room would otherwise wait forever.
             self.drive.link.outbox.close();
+            if error.is_lost() {
+                self.drive.link.stop.set_lost();
+            }
             self.error.get_or_insert(error);
             PAUSE
         })

@@ -30,6 +30,8 @@ const CALL: u32 = u32::MAX;
 const HEADER_BYTES: usize = 4;
 /// Intervals between two checks while the ranks regroup.
 const POLL: Duration = Duration::from_micros(200);
+/// How long the leader waits for the others to leave when no view follows.
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
 /// What the ranks that are left have agreed on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,9 +63,9 @@ impl std::fmt::Debug for Group<'_> {
 }
 
 impl<'e> Group<'e> {
-    /// All ranks of a fabric are in the first view. `survives`: they go on without those that die, if the fabric can; the same on all ranks.
-    pub fn new(endpoint: &'e mut dyn Endpoint, survives: bool) -> Self {
-        let survives = survives && endpoint.survives() && endpoint.size() > 1;
+    /// All ranks of a fabric are in the first view.
+    pub fn new(endpoint: &'e mut dyn Endpoint) -> Self {
+        let survives = endpoint.survives() && endpoint.size() > 1;
         let regroup = Regroup::new(Rank(endpoint.rank()), endpoint.size());
         let (members, neighbours) = ((0..endpoint.size()).collect(), endpoint.neighbours().to_vec());
         Self { endpoint, survives, regroup, members, neighbours, early: VecDeque::new(), looked: None }
@@ -125,7 +127,10 @@ impl<'e> Group<'e> {
             self.endpoint.unsent()?;
             match self.regroup.stand() {
                 Stand::Formed | Stand::Broken => break,
-                Stand::Ended => return self.go(|group| Regrouped::Ended(group.regroup.way().clone())),
+                Stand::Ended => {
+                    self.end()?;
+                    return Ok(Regrouped::Ended(self.regroup.way().clone()));
+                }
                 Stand::Excluded => return Err(RankError::Excluded),
                 Stand::Waiting => {}
             }
@@ -134,7 +139,7 @@ impl<'e> Group<'e> {
                 reported = Instant::now();
                 (limits.waiting)(&awaited());
             }
-            if stop.is_set() && stopped.get_or_insert_with(Instant::now).elapsed() >= limits.give_up {
+            if stop.is_asked() && stopped.get_or_insert_with(Instant::now).elapsed() >= limits.give_up {
                 return Err(RankError::Silent { ranks: awaited() });
             }
             std::thread::sleep(POLL);
@@ -143,16 +148,21 @@ impl<'e> Group<'e> {
         self.members = members.collect();
         let at = |rank: &u32| self.members.binary_search(rank).ok().map(|at| at as u32);
         self.neighbours = self.endpoint.neighbours().iter().filter_map(at).collect();
-        self.go(|group| Regrouped::View(group.regroup.way().clone()))
+        Ok(Regrouped::View(self.regroup.way().clone()))
     }
 
-    /// Lets what was sent go, which the others wait for.
-    fn go(&mut self, then: impl FnOnce(&Self) -> Regrouped) -> Result<Regrouped, RankError> {
+    /// No view follows. The leader waits until the others have left: what a rank has sent may be lost when its process ends.
+    fn end(&mut self) -> Result<(), FabricError> {
         let began = Instant::now();
-        while self.endpoint.unsent()? > 0 && began.elapsed() < LOOK_EVERY {
+        while self.is_lowest() && self.regroup.dead().count() + 1 < self.endpoint.size() as usize {
+            self.look(LOOK_EVERY)?;
+            self.endpoint.unsent()?;
+            if began.elapsed() > LEAVE_WITHIN {
+                break;
+            }
             std::thread::sleep(POLL);
         }
-        Ok(then(self))
+        Ok(())
     }
 
     /// Looks for deaths, if the last look was so long ago, and sends what follows from them.

@@ -59,7 +59,7 @@ pub(crate) struct Link<'e> {
     /// Rung on arrivals, if the fabric reports them.
     pub(crate) bell: Bell,
     /// Whether the others go on when a rank dies.
-    survives: bool,
+    pub(crate) survives: bool,
     /// Whether the fabric never rings, so that it must be polled.
     pub(crate) is_polled: bool,
     /// Messages for the engine of a job, which may not have begun here.

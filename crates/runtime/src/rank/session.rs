@@ -169,9 +169,9 @@ impl<'e> Session<'e> {
     ///
     /// # Errors
     /// As [`reduce`](Self::reduce).
-    pub fn with_network(mut self, switches: Option<&str>) -> Result<Self, RankError> {
-        let place = look_around(&mut self.meeting, self.place, switches)?;
-        Ok(Self { place, ..self })
+    pub fn add_network(&mut self, switches: Option<&str>) -> Result<(), RankError> {
+        self.place = look_around(&mut self.meeting, self.place.clone(), switches)?;
+        Ok(())
     }
 
     /// This rank's place.
@@ -300,8 +300,10 @@ impl<'e> Session<'e> {
                 std::thread::sleep((began.elapsed() / LISTEN_PART).clamp(LISTEN_FIRST, LISTEN_LATER));
                 listened = self.listen();
             }
-            if listened.is_err() {
-                self.meeting.link.stop.set();
+            match &listened {
+                Ok(()) => {}
+                Err(error) if error.is_lost() => self.meeting.link.stop.set_lost(),
+                Err(_) => self.meeting.link.stop.set(),
             }
             let done = working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             listened.map(|()| done)
@@ -397,20 +399,27 @@ impl<'e> Session<'e> {
         Ok(whole)
     }
 
-    /// Waits until all ranks have ended their part, so that none needs another one any more. Without it, a rank that leaves would look dead to
-    /// those that still have something to do, where the others [go on](crate::Group) without the dead. The last step of a session.
+    /// Waits until all ranks have ended their part, and tells them what the first one says of the end. Then no rank needs another one any more.
+    /// Without it, a rank that leaves would look dead to those that still have something to do, where the others [go on](crate::Group) without
+    /// the dead. The last step of a session. From the time when a rank knows that all have ended, its [way](Self::way) is [`Way::Over`].
     ///
     /// # Errors
-    /// Those of [`reduce`](Self::reduce): then a rank has died before it had ended its part.
-    pub fn finish(&mut self) -> Result<(), RankError> {
-        let all_have_ended = self.meeting.reduce((), |(), ()| ())?;
-        self.meeting.broadcast(all_have_ended)?;
-        // A rank leaves when all know that. Whoever looks dead from here on has left.
-        let all_know = self.meeting.reduce((), |(), ()| ()).and_then(|all| self.meeting.broadcast(all));
-        match all_know {
-            Err(RankError::Lost { .. }) => Ok(()),
-            all_know => all_know,
+    /// Those of [`reduce`](Self::reduce). [`RankError::Lost`]: a rank has died before all knew of the end, or has left since.
+    pub fn finish(&mut self, end: Vec<u8>) -> Result<(), RankError> {
+        if self.is_first() {
+            self.way = Way::Over(end.clone());
         }
+        let end = self.meeting.reduce((), |(), ()| ())?.map(|()| end);
+        self.way = Way::Over(self.meeting.broadcast(end)?);
+        // A rank leaves when all know that.
+        let all_know = self.meeting.reduce((), |(), ()| ())?;
+        self.meeting.broadcast(all_know)
+    }
+
+    /// Whether the other ranks go on when one dies.
+    #[must_use]
+    pub fn survives(&self) -> bool {
+        self.meeting.link.survives
     }
 
     /// How a later session goes on if a rank dies in this one: see [`Group::regroup`](crate::Group::regroup). [`Way::Ends`] unless it is set.
