@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Stop {
     asked: Arc<AtomicBool>,
     lost: Arc<AtomicBool>,
+    leaves: Arc<AtomicBool>,
 }
 
 impl Stop {
@@ -42,7 +43,19 @@ impl Stop {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Takes all back, for a session that begins again.
+    /// Whether this rank is asked to leave the others, which go on without it.
+    #[must_use]
+    pub fn leaves(&self) -> bool {
+        self.leaves.load(Ordering::Relaxed)
+    }
+
+    /// The flag of that, for a signal handler's crate that sets one.
+    #[must_use]
+    pub fn leave_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.leaves)
+    }
+
+    /// Takes the request to end back, for a session that begins again.
     pub fn withdraw(&self) {
         self.asked.store(false, Ordering::Relaxed);
         self.lost.store(false, Ordering::Relaxed);

@@ -142,15 +142,19 @@ pub(crate) fn regroup(group: &mut Group<'_>, way: Way, given: &Given<'_>) -> Res
     let has = if dead.len() == 1 { "has" } else { "have" };
     let died = format!("{} {has} died", named(&dead));
     match regrouped {
-        Regrouped::Ended(Way::Over(code)) => Ok(Next::Ended(code.first().copied().unwrap_or(exit::FATAL))),
-        Regrouped::Ended(_) => {
-            if is_first {
-                complain(
-                    &format!("{died}, and this run keeps no log from which the others could go on"),
-                    None,
-                );
-            }
-            Ok(Next::Ended(exit::FATAL))
+        // The command's exit code is that of the first rank, which leaves last.
+        Regrouped::Ended(_) if !is_first => Ok(Next::Ended(exit::DONE)),
+        Regrouped::Ended(way) => {
+            let code = match way {
+                Way::Over(code) => code.first().copied().unwrap_or(exit::FATAL),
+                _ => {
+                    let hint = "a run with a job goes on when the same command is given again";
+                    complain(&format!("{died}, and this run does not go on without it"), Some(hint));
+                    exit::FATAL
+                }
+            };
+            group.leave_last()?;
+            Ok(Next::Ended(code))
         }
         Regrouped::View(way) => {
             given.signals.begin_again();

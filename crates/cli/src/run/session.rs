@@ -70,6 +70,13 @@ fn on_mpi(mut mpi: Mpi, given: &Given<'_>, part: impl Part) -> u8 {
             Ok(()) => code,
             Err(error) => cannot_go_on(rank, &error.into()),
         },
+        Err(RankError::Leaves) => {
+            if !given.printing.is_quiet() {
+                complain(&format!("rank {rank} leaves"), None);
+            }
+            // Its exit looks like a death to the others.
+            exit::DONE
+        }
         Err(error @ RankError::Excluded) => cannot_go_on(rank, &error),
         Err(error) => {
             let code = cannot_go_on(rank, &error);
@@ -135,7 +142,7 @@ fn joined(
     *way = session.way().clone();
     match &ended {
         Ok(_) => {}
-        Err(error) if error.is_lost() || matches!(error, RankError::Excluded) => {}
+        Err(error) if error.goes_on_elsewhere() => {}
         // The first rank writes its results so far, and ends all ranks.
         Err(error) => session.fail(&error.to_string()),
     }

@@ -1,5 +1,5 @@
 //! SIGINT and SIGTERM: the first one asks the run to end and report, a second one ends the program at once. SIGUSR1 asks a run with a job to put on
-//! storage what it has done, and ends nothing.
+//! storage what it has done, and ends nothing. SIGUSR2 asks a rank to leave the others, which go on without it.
 //!
 //! The signal handler itself sets the stop request ([`Signals::stop`]). Every phase of a command that checks the request sees it, also
 //! phases that report no progress. Nothing here waits or prints.
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use atta_runtime::Stop;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 
 /// Set by SIGUSR1. The signal is for the whole process, and each part of it that commits looks by itself.
 static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
@@ -33,7 +33,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Starts to catch all three signals.
+    /// Starts to catch all signals.
     pub(crate) fn catch() -> io::Result<Self> {
         let caught = Arc::new(AtomicUsize::new(0));
         let any = Arc::new(AtomicBool::new(false));
@@ -47,6 +47,7 @@ impl Signals {
             signal_hook::flag::register(signal, Arc::clone(&any))?;
             signal_hook::flag::register(signal, stop.flag())?;
         }
+        signal_hook::flag::register(SIGUSR2, stop.leave_flag())?;
         signal_hook::flag::register(SIGUSR1, Arc::clone(ASKED.get_or_init(Arc::default)))?;
         Ok(Self { caught, stop, has_others: false })
     }

@@ -148,7 +148,7 @@ impl Rank<'_> {
         );
         display.clear();
         let summed = closed.inspect_err(|error| {
-            if error.is_lost() {
+            if error.goes_on_elsewhere() {
                 // The others go on.
                 return;
             }

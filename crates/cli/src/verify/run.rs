@@ -209,7 +209,7 @@ impl Rank<'_> {
                 if let Some(fatal) = rows.finish(false) {
                     fatal.report();
                 }
-                if !error.is_lost() {
+                if !error.goes_on_elsewhere() {
                     complain("not all was compared", None);
                 }
                 Err(error)

@@ -225,7 +225,7 @@ impl Rank<'_> {
             };
             session.close(RankTotals::new(self.own, &outcome, signals.code()), RankTotals::merge)
         });
-        let sum = closed.inspect_err(|error| match error.is_lost() {
+        let sum = closed.inspect_err(|error| match error.goes_on_elsewhere() {
             // The others go on.
             true => display.clear(),
             false => give_up_on_others(&sink, take(&list_error), &mut display, entries),

@@ -11,6 +11,7 @@ use atta_testkit::random::{Random, asked};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::skip::skipped;
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::kills::{Job, Place, What};
 use crate::resume::{changed_copy, is_alive, signal};
@@ -106,7 +107,7 @@ fn struck(mut command: Command, count: u32, plan: &Plan) -> (Output, usize) {
 /// A launch of ranks that survive others, or none after saying why not.
 fn surviving<'m>(test: &str, mpis: &'m [Mpi]) -> Option<&'m Mpi> {
     let found = mpis.iter().find(|mpi| mpi.launch_surviving(1, None).is_some());
-    if found.is_none() {
+    if found.is_none() && !mpis.is_empty() {
         skipped(test, "no MPI of which ranks survive others");
     }
     found
@@ -161,4 +162,56 @@ fn strike(test: &str, runs: u64) {
         killed += deaths;
     }
     assert!(struck_runs * 2 >= runs, "{killed} ranks were killed, and noticed in {struck_runs} runs");
+}
+
+/// Runs a walk with a job on three ranks, and does this to the second one.
+fn walk_with(mpi: &Mpi, options: &[&str], tree: &str, kind: Signal) -> Output {
+    let words = [&["walk", "--json", "-j", "1", "--iops", "900"], options, &[tree]].concat();
+    let words: Vec<_> = words.into_iter().map(str::to_owned).collect();
+    let _everywhere = Lock::acquire("mpi").expect("a lock file can be made");
+    let mut command = launched(mpi, 3, &words);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let ranks = started(&mut child, 3);
+    std::thread::sleep(Duration::from_millis(1_500));
+    let second = ranks.iter().find(|(rank, _)| *rank == 1).map(|(_, id)| *id);
+    signal(second.unwrap(), kind);
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn rank_leaves_when_it_is_asked() {
+    let test = "rank_leaves_when_it_is_asked";
+    let Some(mpi) = surviving(test, mpis(test)) else { return };
+    let (scratch, tree) = tree("mpi-leaves");
+    let alone = Command::new(env!("CARGO_BIN_EXE_atta")).args(["walk", "--json", &tree]).output().unwrap();
+    let alone: Value = serde_json::from_slice(&alone.stdout).unwrap();
+    let job = scratch.join("job");
+    let walked = walk_with(mpi, &["--job", job.to_str().unwrap()], &tree, Signal::USR2);
+    expect_code(&walked, 0, "USR2");
+    let summary: Value = serde_json::from_slice(&walked.stdout).unwrap();
+    assert_eq!(summary["totals"], alone["totals"]);
+    let said = text(&walked.stderr);
+    assert!(said.contains("rank 1 leaves") && said.contains("rank 1 has died: 2 ranks go on"), "{said}");
+    // Nobody would do its work.
+    let walked = walk_with(mpi, &[], &tree, Signal::USR2);
+    expect_code(&walked, 0, "USR2 without a job");
+    assert!(!text(&walked.stderr).contains("leaves"), "{}", text(&walked.stderr));
+}
+
+#[test]
+fn run_without_a_job_ends_with_its_ranks() {
+    let test = "run_without_a_job_ends_with_its_ranks";
+    let Some(mpi) = surviving(test, mpis(test)) else { return };
+    let (scratch, tree) = tree("mpi-no-survive");
+    let job = scratch.join("job");
+    let named = ["--no-survive", "--job", job.to_str().unwrap()];
+    for options in [&[][..], &named] {
+        let walked = walk_with(mpi, options, &tree, Signal::KILL);
+        expect_code(&walked, 4, &format!("{options:?}"));
+        let said = text(&walked.stderr);
+        assert_eq!(said.matches("rank 1 has died, and ").count(), 1, "{said}");
+    }
+    let resumed = Command::new(env!("CARGO_BIN_EXE_atta")).args(["resume"]).arg(&job).output().unwrap();
+    expect_code(&resumed, 0, "resume");
+    assert!(text(&resumed.stderr).contains("entries are not looked at again"), "{}", text(&resumed.stderr));
 }

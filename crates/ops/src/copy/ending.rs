@@ -88,7 +88,7 @@ impl<'a> Ending<'a> {
         let stopped = linked.and_then(|()| self.meet(session, u64::from(self.walked.stopped)));
         let is_left = match &stopped {
             Ok(stopped) => *stopped > 0,
-            Err(error) => error.is_lost(),
+            Err(error) => error.goes_on_elsewhere(),
         };
         if is_left && self.is_of_job() {
             // A later run of the job goes on with all that is there.

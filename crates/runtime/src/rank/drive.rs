@@ -269,7 +269,7 @@ impl<R: Reduce, T: Fn() -> R> Peer for Attending<'_, '_, '_, R, T> {
         self.look(local, stopping).unwrap_or_else(|error| {
             // Workers that wait for room would otherwise wait forever.
             self.drive.link.outbox.close();
-            if error.is_lost() {
+            if error.goes_on_elsewhere() {
                 self.drive.link.stop.set_lost();
             }
             self.error.get_or_insert(error);

@@ -38,6 +38,8 @@ pub enum RankError {
         /// Their numbers in the view.
         ranks: Vec<u32>,
     },
+    /// This rank was asked to leave the others.
+    Leaves,
     /// The other ranks believe that this one is dead: it must end at once.
     Excluded,
     /// The session was asked to end, and other ranks did not answer in time.
@@ -53,6 +55,12 @@ impl RankError {
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost { .. })
     }
+
+    /// Whether the session is over here, and others go on: this rank keeps what it has done.
+    #[must_use]
+    pub fn goes_on_elsewhere(&self) -> bool {
+        matches!(self, Self::Lost { .. } | Self::Leaves | Self::Excluded)
+    }
 }
 
 impl std::fmt::Display for RankError {
@@ -66,6 +74,7 @@ impl std::fmt::Display for RankError {
             Self::Failed { rank, why } => write!(f, "rank {rank} failed: {why}"),
             Self::Lost { ranks } if ranks.len() == 1 => write!(f, "{} has died", named(ranks)),
             Self::Lost { ranks } => write!(f, "{} have died", named(ranks)),
+            Self::Leaves => f.write_str("it was asked to leave the other ranks"),
             Self::Excluded => f.write_str("the other ranks go on without this one, as if it had died"),
             Self::Silent { ranks } => {
                 write!(f, "the run was asked to end, but there was no answer from {}", named(ranks))

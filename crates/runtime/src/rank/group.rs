@@ -127,10 +127,7 @@ impl<'e> Group<'e> {
             self.endpoint.unsent()?;
             match self.regroup.stand() {
                 Stand::Formed | Stand::Broken => break,
-                Stand::Ended => {
-                    self.end()?;
-                    return Ok(Regrouped::Ended(self.regroup.way().clone()));
-                }
+                Stand::Ended => return Ok(Regrouped::Ended(self.regroup.way().clone())),
                 Stand::Excluded => return Err(RankError::Excluded),
                 Stand::Waiting => {}
             }
@@ -151,10 +148,13 @@ impl<'e> Group<'e> {
         Ok(Regrouped::View(self.regroup.way().clone()))
     }
 
-    /// No view follows. The leader waits until the others have left: what a rank has sent may be lost when its process ends.
-    fn end(&mut self) -> Result<(), FabricError> {
+    /// Waits until the other ranks have left, after the order that no view follows: what a rank has sent may be lost when its process ends.
+    ///
+    /// # Errors
+    /// The fabric fails.
+    pub fn leave_last(&mut self) -> Result<(), RankError> {
         let began = Instant::now();
-        while self.is_lowest() && self.regroup.dead().count() + 1 < self.endpoint.size() as usize {
+        while self.regroup.dead().count() + 1 < self.endpoint.size() as usize {
             self.look(LOOK_EVERY)?;
             self.endpoint.unsent()?;
             if began.elapsed() > LEAVE_WITHIN {

@@ -60,6 +60,8 @@ pub(crate) struct Link<'e> {
     pub(crate) bell: Bell,
     /// Whether the others go on when a rank dies.
     pub(crate) survives: bool,
+    /// Whether what this rank leaves is done by the others.
+    pub(crate) may_leave: bool,
     /// Whether the fabric never rings, so that it must be polled.
     pub(crate) is_polled: bool,
     /// Messages for the engine of a job, which may not have begun here.
@@ -104,6 +106,7 @@ impl<'e> Link<'e> {
         Self {
             end,
             survives,
+            may_leave: false,
             outbox,
             bell,
             is_polled,
@@ -210,7 +213,11 @@ impl<'e> Link<'e> {
             return Ok(());
         }
         let ranks = self.end.get().lost()?;
-        if ranks.is_empty() { Ok(()) } else { Err(RankError::Lost { ranks }) }
+        match () {
+            () if self.may_leave && self.stop.leaves() && self.ranks() > 1 => Err(RankError::Leaves),
+            () if ranks.is_empty() => Ok(()),
+            () => Err(RankError::Lost { ranks }),
+        }
     }
 
     /// Takes one message in. False: none has arrived.

@@ -302,7 +302,7 @@ impl<'e> Session<'e> {
             }
             match &listened {
                 Ok(()) => {}
-                Err(error) if error.is_lost() => self.meeting.link.stop.set_lost(),
+                Err(error) if error.goes_on_elsewhere() => self.meeting.link.stop.set_lost(),
                 Err(_) => self.meeting.link.stop.set(),
             }
             let done = working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -361,7 +361,7 @@ impl<'e> Session<'e> {
         };
         let (reason, sum) = match closed {
             // The caller keeps what is done. The next meeting fails.
-            Err(RankError::Lost { .. }) => {
+            Err(error) if error.goes_on_elsewhere() => {
                 outcome.stopped = true;
                 (Reason::Failed, None)
             }
@@ -430,6 +430,7 @@ impl<'e> Session<'e> {
 
     /// Sets how a later session goes on.
     pub fn set_way(&mut self, way: Way) {
+        self.meeting.link.may_leave = matches!(way, Way::From(_));
         self.way = way;
     }
 
