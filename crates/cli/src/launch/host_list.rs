@@ -35,7 +35,7 @@ pub(crate) fn number(digits: &[u8]) -> Option<u64> {
 /// Whether this is the name of one host, for every launcher.
 pub(crate) fn is_plain(name: &[u8]) -> bool {
     let is_odd = |byte: &u8| b"[]{}*?^+".contains(byte) || byte.is_ascii_whitespace() || *byte == 0;
-    !name.is_empty() && !name.starts_with(b"-") && !name.iter().any(|byte| is_odd(byte))
+    !name.is_empty() && !name.starts_with(b"-") && !name.iter().any(is_odd)
 }
 
 fn name_of(item: &[u8]) -> &[u8] {

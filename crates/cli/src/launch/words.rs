@@ -91,10 +91,10 @@ fn program_of(part: &[OsString]) -> Option<usize> {
 
 fn is_launcher(word: &OsStr) -> bool {
     let name = Path::new(word).file_name().unwrap_or_default().as_bytes();
-    let begins = |launcher: &&str| name.strip_prefix(launcher.as_bytes());
+    let begins = |launcher: &str| name.strip_prefix(launcher.as_bytes());
     LAUNCHERS
         .iter()
-        .filter_map(|launcher| begins(&launcher))
+        .filter_map(|launcher| begins(launcher))
         .any(|end| matches!(end.first(), None | Some(b'.' | b'-')))
 }
 
