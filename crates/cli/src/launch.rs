@@ -131,7 +131,7 @@ impl Starts {
 
     fn judge(&self, status: ExitStatus, outcome: Outcome) -> Verdict {
         if let Some(code) = self.signals.code() {
-            if self.has_begun && outcome.complete.is_none() {
+            if self.has_begun && outcome.ended.or(outcome.complete).is_none() {
                 hint("to do what is left, give the same command again");
             }
             return Verdict::Exit(code);
