@@ -140,3 +140,33 @@ fn lost_host_is_left_out() {
         assert_same(&tree, copy, &mpi.version);
     }
 }
+
+/// The first rank dies, and the others go on within the same launch: the next first rank reports the end.
+#[test]
+fn ranks_that_go_on_are_not_launched_again() {
+    let test = "ranks_that_go_on_are_not_launched_again";
+    let (scratch, tree) = tree("mpi-launch-goes-on");
+    let expected = plain_copy(&tree, scratch.join("plain"));
+    let shared = make_directory(scratch.join("shared"));
+    for (number, mpi) in mpis(test).iter().enumerate() {
+        let Some(mut inner) = mpi.launch_surviving(3, Some(&mpi.plugin)) else { continue };
+        let (job, target) = (scratch.join(format!("job-{number}")), scratch.join(format!("copy-{number}")));
+        let (name, copy) = (job.to_str().unwrap(), target.to_str().unwrap());
+        let _everywhere = Lock::acquire("mpi").expect("a lock file can be made");
+        inner.arg(env!("CARGO_BIN_EXE_atta")).args(["copy", "--json", "--fsync", "none", "-j1"]);
+        let summary = scratch.join(format!("summary-{number}"));
+        inner.arg("--print-to").arg(&summary).args(["--iops", "1500", "--job", name, &tree, copy]);
+        let child = launched(&inner, &shared).spawn().unwrap();
+        signal(rank_with(copy, 0, &job.join("1.0")), Signal::KILL);
+        let output = child.wait_with_output().unwrap();
+        expect_code(&output, 0, &mpi.version);
+        let said = text(&output.stderr);
+        assert!(
+            said.contains("2 ranks go on") && !said.contains("starting it again"),
+            "{}: {said}",
+            mpi.version
+        );
+        assert_eq!(copied(&std::fs::read(&summary).unwrap()), expected, "{}", mpi.version);
+        assert_same(&tree, copy, &mpi.version);
+    }
+}
