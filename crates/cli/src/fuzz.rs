@@ -13,8 +13,11 @@ use atta_testkit::fuzz::Target;
 use crate::copy::logged::Begins;
 use crate::copy::part::Part;
 use crate::copy::setting::Begun;
+use crate::launch::host_file::HostFile;
+use crate::launch::host_list::HostList;
 use crate::run::earlier::Earlier;
 use crate::run::logged::{self, RunOfJob};
+use crate::run::outcome::Outcome;
 use crate::run::parts::Gathered;
 use crate::run::share::Share;
 use crate::sum::sink::FirstSide;
@@ -78,6 +81,22 @@ fn ranked() -> Vec<u8> {
     bytes
 }
 
+fn outcome(bytes: &[u8]) -> Option<Vec<u8>> {
+    Some(Outcome::from_text(bytes).to_text().into_bytes())
+}
+
+fn host_list(bytes: &[u8]) -> Option<Vec<u8>> {
+    let list = HostList::from_text(bytes)?;
+    assert!(list.slots().all(|(name, _)| !name.is_empty()));
+    Some(list.keeping(|_| true))
+}
+
+fn host_file(bytes: &[u8]) -> Option<Vec<u8>> {
+    let file = HostFile::from_text(bytes)?;
+    assert!(file.slots().all(|(name, _)| !name.is_empty()));
+    Some(file.keeping(|_| true))
+}
+
 fn targets() -> Vec<Target> {
     let failures = [("a line\n".to_owned(), b"{}\n".to_vec()), (String::new(), Vec::new())];
     let records = [(b"a key".to_vec(), b"a value".to_vec())];
@@ -101,6 +120,12 @@ fn targets() -> Vec<Target> {
         of::<Part>("copy/part.rs: Part", copied()),
         of::<Begun>("copy/setting.rs: Begun", begun()),
         of::<Begins>("copy/logged.rs: Begins", Begins::Unlogged.encoded()),
+        Target::new("run/outcome.rs: from_text", vec![b"begun\ncomplete 3\nended 143\n".to_vec()], outcome)
+            .of_several_encodings(),
+        Target::new("launch/host_list.rs: from_text", vec![b"a:2,b,c:4:core".to_vec()], host_list)
+            .holding(64),
+        Target::new("launch/host_file.rs: from_text", vec![b"# all\na slots=2\n\nb:3\n".to_vec()], host_file)
+            .holding(200),
         rows::<(String, Vec<u8>)>("run/failures.rs: receive", &failures),
         rows::<(Vec<u8>, Vec<u8>)>("sum/sink.rs: receive_records", &records),
         rows::<Difference<'_>>("verify/rows.rs: receive_differences", &[difference]),

@@ -10,6 +10,7 @@ mod fuzz;
 mod generate;
 mod input;
 mod jobs;
+mod launch;
 mod output;
 mod resume;
 mod run;
@@ -54,6 +55,8 @@ enum Command {
     Copy(Box<copy::CopyArguments>),
     /// Go on with a job that was killed or interrupted
     Resume(resume::ResumeArguments),
+    /// Run a launcher command, and start it again until its job has come to its end
+    Launch(launch::LaunchArguments),
     /// List jobs, or show one
     Jobs(jobs::JobsArguments),
     /// List or remove temporary files of interrupted copies
@@ -70,7 +73,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let launcher = atta_mpi_loader::launcher();
-    let (arguments, matches) = match parse(std::env::args_os()) {
+    let (arguments, matches) = match parse(run::line::words().iter().cloned()) {
         Ok(parsed) => parsed,
         Err(error) => return report_usage(&error, launcher.as_ref()),
     };
@@ -80,11 +83,18 @@ fn main() -> ExitCode {
             Err(refused) => {
                 let code = refused.code();
                 once(launcher.as_ref(), || {
-                    refused.report();
+                    run::outcome::ended(refused.report());
                 });
                 return ExitCode::from(code);
             }
         },
+        Command::Launch(_) if has_ranks(launcher.as_ref()) => {
+            let hint = "run it without mpirun or srun, which are a part of COMMAND";
+            once(launcher.as_ref(), || complain("atta launch runs on one rank", Some(hint)));
+            return ExitCode::from(exit::USAGE);
+        }
+        // It catches signals in its own way.
+        Command::Launch(launch) => return ExitCode::from(launch::run(&launch)),
         _ => (arguments, matches),
     };
     let signals = match run::signals::Signals::catch() {
@@ -111,8 +121,8 @@ fn main() -> ExitCode {
             }
             copy::run(&copy, &signals, launcher.as_ref())
         }
-        // A job is begun by another command.
-        Command::Resume(_) => exit::USAGE,
+        // A job is begun by another command, and launched by this one.
+        Command::Resume(_) | Command::Launch(_) => exit::USAGE,
         Command::Jobs(_) if has_ranks(launcher.as_ref()) => {
             let hint = "run it without mpirun or srun";
             once(launcher.as_ref(), || complain("atta jobs runs on one rank", Some(hint)));
@@ -190,8 +200,13 @@ fn report_usage(error: &clap::Error, launcher: Option<&Launcher>) -> ExitCode {
         });
         return ExitCode::from(exit::FATAL);
     }
-    once(launcher, || drop(error.print()));
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::USAGE))
+    let code = u8::try_from(error.exit_code()).unwrap_or(exit::USAGE);
+    once(launcher, || {
+        // An error of standard output or standard error cannot be reported.
+        let _ = error.print();
+        run::outcome::ended(code);
+    });
+    ExitCode::from(code)
 }
 
 /// Reports that standard output was closed when the program started; returns the exit code.
@@ -207,6 +222,7 @@ fn needs(command: &Command) -> Option<descriptors::Wanted<'_>> {
         Command::Sum(sum) => Some((Needs::SUM, &sum.effort, sum.report.quiet)),
         Command::Verify(verify) => Some((Needs::VERIFY, &verify.effort, verify.report.quiet)),
         Command::Resume(_)
+        | Command::Launch(_)
         | Command::Jobs(_)
         | Command::Clean(_)
         | Command::Generate(_)

@@ -12,6 +12,7 @@ use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
 use crate::run::file::print;
 use crate::run::job::{self, Job};
+use crate::run::line;
 use crate::run::messages::{complain, exit, hint};
 
 /// Reports why nothing is copied; returns the exit code.
@@ -42,7 +43,7 @@ pub(super) fn conclude(arguments: &CopyArguments, failures: &Failures, ended: En
         let json = summary(arguments, outcome, false).to_string();
         job::kept(come_to, &json, &words(arguments, outcome, false))
     };
-    let line = job.as_ref().map(Job::line);
+    let recorded = job.as_ref().map(Job::line);
     // Before anything is printed: a later copy must not go on with this one because its summary went nowhere.
     let (job, left) = match job.filter(Job::is_kept) {
         Some(job) if job.is_in_target() && is_over => (None, job.remove(&kept(), outcome.makes_top)),
@@ -63,7 +64,7 @@ pub(super) fn conclude(arguments: &CopyArguments, failures: &Failures, ended: En
         fatal = fatal.or_else(|| print(&text).err());
     }
     if !arguments.report.quiet {
-        let words = line.unwrap_or_else(|| std::env::args_os().collect());
+        let words = recorded.unwrap_or_else(|| line::words().to_vec());
         let advice =
             advice::advice(arguments, outcome, (&words, interrupted.is_some() && !is_over, job.is_some()));
         advice.iter().for_each(|advice| hint(advice));

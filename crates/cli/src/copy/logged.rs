@@ -18,6 +18,7 @@ use crate::run::history::Known;
 use crate::run::job::{self, Asked, Job, TargetIs};
 use crate::run::logged::{self, EarlierRuns, RunOfJob, later, report_no_log, write_first, write_while};
 use crate::run::messages::complain;
+use crate::run::outcome;
 use crate::run::refused::Refused;
 use crate::size::grouped;
 
@@ -196,6 +197,7 @@ pub(super) fn begin_for_all(job: &Job, session: &Session<'_>) -> bool {
     let begun = job.running.begin();
     if begun.is_ok() {
         Known::of(&job.running).keep();
+        outcome::begun();
     }
     begun.inspect_err(|error| report_no_log(&error.describe(job.running.place().path()))).is_ok()
 }

@@ -19,6 +19,7 @@ use crate::arguments::EffortArguments;
 use crate::run::failures::Failures;
 use crate::run::fatal::Fatal;
 use crate::run::file::printable;
+use crate::run::line;
 use crate::run::refused::Refused;
 use crate::run::settings::rfc3339;
 
@@ -306,7 +307,7 @@ impl CatalogSink {
         }
         let mut manifest = Manifest::new("atta", env!("CARGO_PKG_VERSION"), self.columns);
         manifest.roots = recorded.roots.iter().map(|path| RootName::from(path.as_slice())).collect();
-        let own = || std::env::args_os().skip(1).map(OsString::into_vec).collect();
+        let own = || line::arguments().iter().cloned().map(OsString::into_vec).collect();
         // Rows of earlier runs are as old as the job.
         let (words, started) = recorded.job.unwrap_or_else(|| (own(), recorded.started));
         manifest.options = words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect();

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::run::fatal::Fatal;
 use crate::run::file::{create, describe, printable};
 use crate::run::latest::Latest;
+use crate::run::line;
 use crate::run::refused::Refused;
 use crate::run::settings::rfc3339;
 
@@ -37,7 +38,7 @@ impl Events {
     pub(crate) fn new(path: Option<&Path>) -> Result<Self, Refused> {
         let Some(path) = path else { return Ok(Self::default()) };
         let name = printable(path);
-        let command: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        let command: Vec<_> = line::words().iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let started = rfc3339(SystemTime::now());
         let first = json!({"event": "start", "schema_version": 1, "time": started, "command": command});
         let begun = create(path).and_then(|file| Written::begin(name.clone(), file, &first));

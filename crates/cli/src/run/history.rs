@@ -150,11 +150,16 @@ pub(crate) fn forget(number: &str) {
 
 /// Where they are kept; none: there is no such place.
 fn directory() -> Option<PathBuf> {
+    state().map(|state| state.join("jobs"))
+}
+
+/// The directory for what `atta` keeps for this user; none: there is no such place.
+pub(crate) fn state() -> Option<PathBuf> {
     let is_absolute = |path: &PathBuf| path.is_absolute();
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(is_absolute);
     let home = || std::env::var_os("HOME").map(PathBuf::from).filter(is_absolute);
     let state = state.or_else(|| Some(home()?.join(".local/state")))?;
-    Some(state.join("atta/jobs"))
+    Some(state.join("atta"))
 }
 
 #[expect(clippy::disallowed_methods, reason = "the user's own directory")]

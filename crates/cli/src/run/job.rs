@@ -16,7 +16,9 @@ use serde_json::Value;
 use super::catalog::refuse;
 use super::file::{print_rows, printable};
 use super::history::{End, Known};
+use super::line;
 use super::messages::{complain, exit, hint};
+use super::outcome;
 use super::refused::Refused;
 use crate::size::grouped;
 
@@ -162,6 +164,7 @@ pub(crate) fn begin(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job
         Ok(logged) => {
             let running: RunningJob = logged.into();
             Known::of(&running).keep();
+            outcome::begun();
             Ok(Job { running: Arc::new(running), summary, has_all_roots, is_trusted })
         }
         Err(NotBegun::Complete(kept)) => Err(print_kept(place.path(), &kept, summary)),
@@ -198,7 +201,7 @@ impl Asked {
         let roots: Vec<_> = roots.iter().map(|root| Place::of(&directory, root)).collect();
         let has_all_roots = roots.iter().all(|root| root.inode.is_some());
         agrees.splice(..0, roots.iter().map(Place::described));
-        let arguments = std::env::args_os().skip(1).map(OsStringExt::into_vec).collect();
+        let arguments = line::arguments().iter().cloned().map(OsStringExt::into_vec).collect();
         let request = Request { directory: directory.into_os_string().into_vec(), arguments, agrees };
         Ok((request, has_all_roots))
     }
@@ -429,6 +432,7 @@ impl Job {
         // The log is closed: nobody else has it.
         let logged = Arc::into_inner(self.running)?.into_begun()?.ok()?;
         let (code, json, text) = parts_of(kept);
+        outcome::complete(code);
         Known { ended: Some(End { code, json, text }), ..known }.keep();
         let error = end(logged).err()?;
         complain(&format!("cannot complete the job in {name}: {error}"), None);

@@ -23,6 +23,7 @@ use super::file::describe;
 use super::history::Known;
 use super::job::Job;
 use super::messages::complain;
+use super::outcome;
 use super::parts::Parts;
 use super::signals::commits;
 
@@ -87,6 +88,7 @@ pub(crate) fn later(job: &Job) -> Log {
         });
         if made.is_ok() {
             Known::of(&running).keep();
+            outcome::begun();
         }
         made.inspect_err(|what| report_no_log(what)).ok()
     };

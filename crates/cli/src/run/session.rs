@@ -11,6 +11,7 @@ use atta_runtime::{Group, Limits, RankError, Session, Way, named};
 
 use super::going::{self, Going, Next};
 use super::messages::{complain, exit, once, wait_until_read};
+use super::outcome;
 use super::printing::Printing;
 use super::refused::Refused;
 use super::signals::Signals;
@@ -39,12 +40,14 @@ impl<F: Fn(&mut Session<'_>, Option<&Going>) -> Result<u8, RankError>> Part for 
 /// Runs this rank's part of a command; returns its exit code. The command's exit code is that of the first rank.
 pub(crate) fn run(given: &Given<'_>, part: impl Part) -> u8 {
     let Some(launcher) = given.launcher else {
-        if let Err(refused) = given.printing.open() {
+        if let Err(refused) = outcome::check().and_then(|()| given.printing.open()) {
             return refused.report();
         }
         let _stalls = Stalls::watch(given.printing.stall_limit(), None);
         let mut session = Session::alone(given.signals.stop());
-        return part(&mut session, None).map_or_else(|error| cannot_go_on(0, &error), ended);
+        let code = part(&mut session, None).map_or_else(|error| cannot_go_on(0, &error), ended);
+        outcome::ended(code);
+        return code;
     };
     match atta_mpi_loader::open().and_then(|plugin| plugin.begin(launcher)) {
         Ok(mpi) => on_mpi(mpi, given, part),
@@ -105,7 +108,12 @@ fn in_views(endpoint: &mut dyn Endpoint, given: &Given<'_>, part: impl Part) -> 
         }
         match going::regroup(&mut group, way, given)? {
             Next::Again(next) => going = next,
-            Next::Ended(code) => return Ok(code),
+            Next::Ended(code) => {
+                if group.is_lowest() {
+                    outcome::ended(code);
+                }
+                return Ok(code);
+            }
         }
     }
 }
@@ -136,6 +144,10 @@ fn joined(
     };
     session.set_way(way.clone());
     let ended = with_all(&mut session, given, (going, has_hosts), part).and_then(|code| {
+        if session.is_first() {
+            // A rank that dies from now on takes nothing back. If this one dies, the next first rank reports an end of its own.
+            outcome::ended(ended(code));
+        }
         // A rank that leaves early would look dead.
         if survives { session.finish(vec![code]).map(|()| code) } else { Ok(code) }
     });
@@ -164,7 +176,7 @@ fn with_all(
         }
         return Ok(exit::USAGE);
     }
-    if let Err(code) = printing(given, session, has_hosts)? {
+    if let Err(code) = opened(given, session, (has_hosts, going.is_some()))? {
         return Ok(code);
     }
     if schedule.schedule == ScheduleKind::Proximity {
@@ -183,21 +195,24 @@ fn with_all(
     part(session, going.as_ref())
 }
 
-/// Opens the first rank's output; all ranks learn whether the command goes on.
-fn printing(
+/// Opens the first rank's output, and before anything is done looks whether `atta launch` can be answered; all ranks learn whether the command
+/// goes on.
+fn opened(
     given: &Given<'_>,
     session: &mut Session<'_>,
-    has_hosts: bool,
+    (has_hosts, goes_on): (bool, bool),
 ) -> Result<Result<(), u8>, RankError> {
     let is_first = session.is_first();
     if is_first {
         let version = given.launcher.and_then(|launcher| launcher.version.as_deref());
         given.printing.warn_of_launcher(version.is_some_and(|version| version.starts_with("5.")), has_hosts);
     }
-    if !given.printing.has_file() {
+    if !given.printing.has_file() && !outcome::is_wanted() {
         return Ok(Ok(()));
     }
-    let code = is_first.then(|| given.printing.open().map_or_else(Refused::report, |()| exit::DONE));
+    let check = || if goes_on { Ok(()) } else { outcome::check() };
+    let open = || check().and_then(|()| given.printing.open());
+    let code = is_first.then(|| open().map_or_else(Refused::report, |()| exit::DONE));
     let code = session.broadcast(code.map(u32::from))?;
     Ok(if code == u32::from(exit::DONE) { Ok(()) } else { Err(u8::try_from(code).unwrap_or(exit::FATAL)) })
 }

@@ -15,6 +15,7 @@ use crate::run::earlier::{Again, Earlier};
 use crate::run::fatal::Fatal;
 use crate::run::job::Job;
 use crate::run::messages::{complain, exit};
+use crate::run::outcome;
 use crate::run::report::by_errno;
 use crate::run::settings::spill_directory;
 use crate::run::signals::Signals;
@@ -64,6 +65,7 @@ pub(super) fn give_up(
     let hint = sink.resume.as_ref().map(|command| format!("to do what is left: {command}"));
     complain(&what, hint.as_deref());
     let code = fatal.map_or_else(|| signals.code().unwrap_or(exit::FATAL), Fatal::report);
+    outcome::ended(code);
     std::process::exit(code.into());
 }
 

@@ -19,6 +19,7 @@ mod hostile;
 mod interrupts;
 mod job_in_target;
 mod kills;
+mod launch;
 mod leftovers;
 mod lists;
 mod manifest;

@@ -10,6 +10,7 @@
 mod copy;
 mod deaths;
 mod kills;
+mod launch;
 mod resume;
 mod sum;
 #[path = "../support/mod.rs"]
