@@ -16,6 +16,7 @@ use crate::copy::setting::Begun;
 use crate::launch::host_file::HostFile;
 use crate::launch::host_list::HostList;
 use crate::run::earlier::Earlier;
+use crate::run::going::Going;
 use crate::run::logged::{self, RunOfJob};
 use crate::run::outcome::Outcome;
 use crate::run::parts::Gathered;
@@ -106,6 +107,7 @@ fn targets() -> Vec<Target> {
         of::<walk::run::Verdict>("walk/run.rs: Verdict", walk::run::Verdict::default().encoded()),
         of::<logged::Begins>("run/logged.rs: Begins", (true, 300_usize).encoded()),
         of::<Earlier>("run/earlier.rs: Earlier", earlier()),
+        of::<Going>("run/going.rs: Going", (b"a/job".to_vec(), [7_u8; 16], true).encoded()),
         of::<Gathered>("run/parts.rs: Gathered", b"{}\n".to_vec().encoded()),
         of::<Share>("run/share.rs: Share", Share::default().encoded()),
         of::<RunOfJob>("run/logged.rs: RunOfJob", ([7_u8; 16], 300_u32).encoded()),

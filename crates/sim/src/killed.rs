@@ -1,5 +1,5 @@
-//! Jobs of which everything is killed, at any event, or parts fail, and which go on on other numbers of ranks: the protocol and the logs together. Each run is a
-//! [`Scenario`] with logs (`logged.rs`); a kill may take what is not on storage. In the end each file must be in the logs once.
+//! Jobs of which everything is killed, at any event, or some ranks die, or parts fail, and which go on on other numbers of ranks: the protocol and the logs
+//! together. Each run is a [`Scenario`] with logs (`logged.rs`); a kill may take what is not on storage. In the end each file must be in the logs once.
 
 use atta_engine::{Random, ScheduleKind};
 
@@ -20,6 +20,8 @@ const NEVER: u64 = u64::MAX;
 pub struct Killed {
     /// Runs that were killed after a rank had written what it had done.
     pub killed: u32,
+    /// Ranks that died while others went on.
+    pub died: u32,
 }
 
 /// The same job on other ranks, drawn from another seed.
@@ -46,7 +48,7 @@ fn events_of(scenario: &Scenario) -> Result<u64, String> {
 /// # Errors
 /// Says what is wrong.
 pub fn run_killed(seed: u64, without: Option<LogRule>) -> Result<Killed, String> {
-    let random = &mut Random::stream(seed, 3);
+    let (random, deaths) = (&mut Random::stream(seed, 3), &mut Random::stream(seed, 5));
     let first = Scenario::from_seed(seed).setup.tree;
     let tree = if first.files() > FILES_MOST { first.with_files(FILES_MOST) } else { first };
     let mut journals = Journals::new(Paths::of(&tree), without, seed);
@@ -69,7 +71,11 @@ pub fn run_killed(seed: u64, without: Option<LogRule>) -> Result<Killed, String>
             ended.end_run();
         } else {
             outcome.killed += u32::from(ended.has_written());
-            ended.kill();
+            match deaths.below(2) {
+                // The ranks that are left resume the job.
+                0 => outcome.died += ended.some_die(deaths),
+                _ => ended.kill(),
+            }
         }
         journals = ended;
     }

@@ -430,6 +430,23 @@ impl Journals {
         self.logs.get_mut(&self.ranks[rank as usize].name).into_iter().for_each(Log::sync);
     }
 
+    /// Some ranks die, but not all: what they have noted and not written is lost, and what they have written is not. The others end their part
+    /// of the run, and write what they have noted. Returns how many die.
+    pub(crate) fn some_die(&mut self, random: &mut Random) -> u32 {
+        let ranks = self.ranks.len() as u64;
+        let lives = random.below(ranks);
+        let mut dead = 0;
+        for rank in 0..ranks {
+            if rank != lives && random.below(2) == 0 {
+                dead += 1;
+            } else {
+                self.write(rank as u32);
+                self.sync(rank as u32);
+            }
+        }
+        dead
+    }
+
     /// All ranks are killed, or their hosts lose power: what is noted is lost, and so is what is written and not on storage.
     pub(crate) fn kill(&mut self) {
         for noted in &self.ranks {
