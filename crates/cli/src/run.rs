@@ -11,6 +11,8 @@ pub(crate) mod fatal;
 pub(crate) mod file;
 pub(crate) mod going;
 pub(crate) mod history;
+#[cfg(debug_assertions)]
+pub(crate) mod inject;
 pub(crate) mod job;
 pub(crate) mod latest;
 pub(crate) mod left_out;

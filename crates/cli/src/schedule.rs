@@ -33,6 +33,11 @@ pub(crate) struct RankArguments {
     /// End the run when a rank dies, also where the others could go on (Open MPI 5 with --with-ft ulfm, and a job)
     #[arg(long)]
     pub(crate) no_survive: bool,
+
+    /// Kill ranks at points of the run that this file names, for tests
+    #[cfg(debug_assertions)]
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub(crate) inject: Option<std::path::PathBuf>,
 }
 
 impl RankArguments {

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use atta_entry::Code;
 
 use crate::file::chunks::{Chunks, UnderWay};
+use crate::inject::{Point, pass};
 use crate::large::log::LargeLog;
 use crate::tree::directory::{Directory, State};
 use crate::tree::location::Location;
@@ -209,6 +210,7 @@ pub(crate) trait Chunked: Handler {
             // Without their directory, no thread can open the file.
             (None, Err(_)) => return self.end_each(cx, &chunks),
         };
+        pass(Point::Consumption);
         while let Some(rest) = chunks.split() {
             // The newest task runs first: the chunk after the current one.
             push::<Self>(directory, &TaskOf::<Self>::Chunks(rest), cx.tasks);

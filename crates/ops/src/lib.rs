@@ -12,6 +12,7 @@ mod file;
 #[cfg(test)]
 mod fuzz;
 pub mod generate;
+pub mod inject;
 mod jobs;
 mod large;
 mod metadata;

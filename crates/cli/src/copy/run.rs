@@ -223,7 +223,7 @@ impl Rank<'_> {
             return act(copy, session).map(Copied::from);
         }
         let of_job = RunOfJob::of(job);
-        going::has_job(session, (job.running.place().path(), of_job));
+        going::has_job(session, (job.running.place().path(), of_job), self.arguments.report.quiet);
         let copy = copy.leaving_out(logged::place(job));
         match logged::first(job, &copy, self.arguments.effort.memory / 2) {
             Ok((log, earlier)) => {
@@ -253,7 +253,7 @@ impl Rank<'_> {
                 going::keeps_no_log(session)?;
                 return act(copy, session).map(Copied::from);
             }
-            Begins::Logged => going::has_job(session, (path, of_job)),
+            Begins::Logged => going::has_job(session, (path, of_job), self.arguments.report.quiet),
         }
         let stop = self.signals.stop();
         match logged::other(path, of_job, session.seat().rank) {

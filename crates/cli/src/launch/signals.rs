@@ -1,5 +1,5 @@
 //! Signals to `atta launch`, which it passes on to COMMAND: SIGINT, SIGTERM and SIGHUP, after which nothing is started again, and SIGUSR1, which
-//! asks ranks to put on storage what they have done. Nothing is printed here.
+//! asks ranks to put on storage what they have done. SIGUSR2 is for one rank, and is not passed on. Nothing is printed here.
 
 use std::cell::Cell;
 use std::io;
@@ -23,7 +23,7 @@ impl Signals {
     /// Starts to catch them. SIGHUP stays ignored if it is: `nohup` has asked for that.
     pub(super) fn catch() -> io::Result<Self> {
         let mut arrived = Vec::new();
-        for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::USR1] {
+        for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::USR1, Signal::USR2] {
             if signal != Signal::HUP || !is_ignored(signal) {
                 let flag = Arc::new(AtomicBool::new(false));
                 signal_hook::flag::register(signal.as_raw(), Arc::clone(&flag))?;
@@ -37,7 +37,8 @@ impl Signals {
     pub(super) fn pass_on(&self, process: Pid) {
         for signal in self.look() {
             // A terminal sends it to all processes of its foreground. A second one would make a launcher kill its ranks at once.
-            if signal != Signal::INT || !is_in_foreground() {
+            let is_theirs = signal == Signal::INT && is_in_foreground();
+            if !is_theirs && signal != Signal::USR2 {
                 // The process may have ended.
                 let _ = kill_process(process, signal);
             }
@@ -62,7 +63,7 @@ impl Signals {
     fn look(&self) -> Vec<Signal> {
         let arrived = self.arrived.iter().filter(|(_, flag)| flag.swap(false, Ordering::Relaxed));
         let arrived: Vec<_> = arrived.map(|(signal, _)| *signal).collect();
-        let ends = arrived.iter().find(|signal| **signal != Signal::USR1);
+        let ends = arrived.iter().find(|signal| ![Signal::USR1, Signal::USR2].contains(signal));
         self.first.set(self.first.get().or(ends.copied()));
         arrived
     }

@@ -87,22 +87,30 @@ impl Going {
     }
 }
 
-/// From now on the command goes on from this job, whose directory and run all ranks know.
-pub(crate) fn has_job(session: &mut Session<'_>, (path, of_job): (&Path, RunOfJob)) {
+/// From now on the command goes on from this job, whose directory and run all ranks know. Where ranks survive others, the first one says so,
+/// once.
+pub(crate) fn has_job(session: &mut Session<'_>, (path, of_job): (&Path, RunOfJob), is_quiet: bool) {
     let directory = path.as_os_str().as_bytes().to_vec();
     let before = match session.way() {
         Way::From(bytes) => Going::decode_all(bytes),
         _ => None,
     };
+    if before.is_none() && session.is_first() && session.survives() && !is_quiet {
+        complain("note: this run goes on when ranks die", None);
+    }
     let is_new = before.map_or(of_job.run() == 1, |before| before.is_new);
     session.set_way(Going { directory, number: of_job.number(), is_new }.way());
 }
 
 /// As [`has_job`], or [`keeps_no_log`] if there is none.
-pub(crate) fn settle(session: &mut Session<'_>, job: Option<(&Path, RunOfJob)>) -> Result<(), RankError> {
+pub(crate) fn settle(
+    session: &mut Session<'_>,
+    job: Option<(&Path, RunOfJob)>,
+    is_quiet: bool,
+) -> Result<(), RankError> {
     match job {
         Some(job) => {
-            has_job(session, job);
+            has_job(session, job, is_quiet);
             Ok(())
         }
         None => keeps_no_log(session),

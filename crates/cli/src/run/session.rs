@@ -68,6 +68,12 @@ fn ended(code: u8) -> u8 {
 
 fn on_mpi(mut mpi: Mpi, given: &Given<'_>, part: impl Part) -> u8 {
     let rank = mpi.rank();
+    #[cfg(debug_assertions)]
+    if let Some(path) = &given.schedule.inject
+        && let Err(refused) = super::inject::arm(path, rank)
+    {
+        return refused.report();
+    }
     match in_views(&mut mpi, given, part).map(ended) {
         Ok(code) => match Box::new(mpi).leave() {
             Ok(()) => code,

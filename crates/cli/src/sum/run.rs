@@ -87,7 +87,8 @@ pub(super) fn hash(
     });
     let verdict = session.broadcast(verdict)?;
     let job = verdict.job.zip(verdict.side.job_directory());
-    going::settle(session, job.as_ref().map(|(of_job, directory)| (directory.as_path(), *of_job)))?;
+    let job = job.as_ref().map(|(of_job, directory)| (directory.as_path(), *of_job));
+    going::settle(session, job, arguments.report.quiet)?;
     let prepared = match prepared {
         Some(Err(refused)) => return Ok(Err(refused.report())),
         None if !verdict.go => return Ok(Err(exit::DONE)),

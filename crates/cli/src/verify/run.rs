@@ -112,7 +112,8 @@ pub(super) fn compare(
     // Differences that were printed would be printed again.
     let job = verdict.job.filter(|_| arguments.row_format().is_none());
     let directory = PathBuf::from(OsString::from_vec(verdict.directory.clone()));
-    going::settle(session, job.map(|of_job| (directory.as_path(), of_job)))?;
+    let job = job.map(|of_job| (directory.as_path(), of_job));
+    going::settle(session, job, arguments.report.quiet)?;
     let prepared = match prepared {
         Some(Err(refused)) => return Ok(Err(refused.report())),
         None if !verdict.go => return Ok(Err(exit::DONE)),

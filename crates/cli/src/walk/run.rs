@@ -63,7 +63,8 @@ pub(super) fn run(
     let verdict = run.as_ref().map(|run| run.as_ref().map_or_else(|_| Verdict::default(), Verdict::new));
     let verdict = session.broadcast(verdict)?;
     let directory = PathBuf::from(std::ffi::OsString::from_vec(verdict.directory.clone()));
-    going::settle(session, verdict.job.map(|of_job| (directory.as_path(), of_job)))?;
+    let job = verdict.job.map(|of_job| (directory.as_path(), of_job));
+    going::settle(session, job, arguments.report.quiet)?;
     let rank = Rank { arguments, signals, own, devices };
     match run {
         Some(Ok(run)) => rank.walk_first(run, session),

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::kills::{Job, Place, What};
 use crate::resume::{changed_copy, is_alive, signal};
-use crate::{descendants, expect_code, mpis, rank_of, text, tree};
+use crate::{descendants, expect_code, mpis, rank_of, text, three_hosts, tree};
 
 /// Runs in a short test.
 const RUNS: u64 = 20;
@@ -214,4 +214,58 @@ fn run_without_a_job_ends_with_its_ranks() {
     let resumed = Command::new(env!("CARGO_BIN_EXE_atta")).args(["resume"]).arg(&job).output().unwrap();
     expect_code(&resumed, 0, "resume");
     assert!(text(&resumed.stderr).contains("entries are not looked at again"), "{}", text(&resumed.stderr));
+}
+
+// The kill points of the thesis, each alone and then all, on all ranks but one.
+#[test]
+fn ranks_die_at_each_point_of_a_run() {
+    let test = "ranks_die_at_each_point_of_a_run";
+    let Some(mpi) = surviving(test, mpis(test)) else { return };
+    let (scratch, tree) = tree("mpi-inject");
+    let place = Place { tree: &tree, other: &tree, here: scratch.path() };
+    let mut alone = Command::new(env!("CARGO_BIN_EXE_atta"));
+    let alone = alone.args(place.words(What::Copy, "plain", Job::None)).output().unwrap();
+    let expected = place.result(What::Copy, "plain", &alone.stdout);
+    let points = ["traversal", "production", "consumption"];
+    let each = points.map(|point| format!("1 {point} 7\n0 {point} 20\n"));
+    let all = "1 traversal 9\n2 production 9\n0 consumption 60\n".to_owned();
+    for (number, file) in each.into_iter().chain([all]).enumerate() {
+        let (inject, name) = (scratch.join("inject"), format!("copy-{number}"));
+        std::fs::write(&inject, &file).unwrap();
+        let words = place.words(What::Copy, &name, Job::InPlace { syncs: true, verifies: false });
+        let options = ["-j", "1", "--inject", inject.to_str().unwrap()].map(str::to_owned);
+        let words = [&words[..1], &options, &words[1..]].concat();
+        let output = atta_testkit::mpi::alone(&mut launched(mpi, 4, &words));
+        let about = format!("{file}\n{}", text(&output.stderr));
+        expect_code(&output, 0, &about);
+        assert_eq!(place.result(What::Copy, &name, &output.stdout), expected, "{about}");
+        place.look_at(What::Copy, &name, &about);
+        assert!(text(&output.stderr).contains(" died: "), "{about}");
+    }
+}
+
+// The daemon of the launcher on that host lives: Open MPI ends all ranks when it dies.
+#[test]
+fn all_ranks_of_a_host_die() {
+    let test = "all_ranks_of_a_host_die";
+    let Some(mpi) = surviving(test, mpis(test)) else { return };
+    let Some(hosts) = three_hosts(test) else { return };
+    let (scratch, tree) = tree("mpi-host-dies");
+    let place = Place { tree: &tree, other: &tree, here: scratch.path() };
+    let mut alone = Command::new(env!("CARGO_BIN_EXE_atta"));
+    let alone = alone.args(place.words(What::Copy, "plain", Job::None)).output().unwrap();
+    let words = place.words(What::Copy, "copy", Job::InPlace { syncs: true, verifies: false });
+    let mut command = mpi.launch_on(&hosts, 2, Some(&mpi.plugin)).unwrap();
+    command.args(["--with-ft", "ulfm"]).arg(env!("CARGO_BIN_EXE_atta"));
+    command.args([&words[..1], &["-j", "1", "--iops", "1500"].map(str::to_owned), &words[1..]].concat());
+    command.stdin(Stdio::null());
+    // Ranks are dealt out to hosts in turn: the second one has 2 and 3.
+    let plan = vec![(Duration::from_millis(1_200), Blow::Die(vec![2, 3]))];
+    let (output, deaths) = struck(command, 6, &plan);
+    let about = text(&output.stderr);
+    expect_code(&output, 0, &about);
+    assert!(deaths == 2 && about.contains("ranks 2 and 3 have died: 4 ranks go on"), "{about}");
+    let expected = place.result(What::Copy, "plain", &alone.stdout);
+    assert_eq!(place.result(What::Copy, "copy", &output.stdout), expected, "{about}");
+    place.look_at(What::Copy, "copy", &about);
 }

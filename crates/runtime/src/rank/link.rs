@@ -214,7 +214,8 @@ impl<'e> Link<'e> {
         }
         let ranks = self.end.get().lost()?;
         match () {
-            () if self.may_leave && self.stop.leaves() && self.ranks() > 1 => Err(RankError::Leaves),
+            // The first one stays: all may have been asked.
+            () if self.may_leave && self.stop.leaves() && self.rank() > 0 => Err(RankError::Leaves),
             () if ranks.is_empty() => Ok(()),
             () => Err(RankError::Lost { ranks }),
         }

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
 use rustix::fd::{AsFd, OwnedFd};
 
+use crate::inject::{Point, pass};
 use crate::tree::directory::Directory;
 use crate::tree::journal::Journal;
 use crate::tree::listing::facts::Fact;
@@ -61,6 +62,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             if count == 0 {
                 break;
             }
+            pass(Point::Consumption);
             let here = Here { directory, descriptor: &descriptor, slice: Some(slice) };
             if self.stat(here, &block[..count], &mut facts)
                 && let Ok(anew) = directory.descriptor(&mut self.worker.held, job.features())

@@ -9,6 +9,7 @@ use atta_ledger::SliceNumber;
 use rustix::fd::OwnedFd;
 use rustix::fs::RawDir;
 
+use crate::inject::{Point, pass};
 use crate::tree::listing::names::{Name, Names};
 use crate::tree::listing::reading::Reading;
 use crate::tree::operation::{DirectoryOf, Handler, Here, HereOf, Stage};
@@ -49,6 +50,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             Ok(descriptor) => {
                 let here = Here { directory, descriptor: &descriptor, slice: None };
                 job.visit.entered(&mut self.worker.visit, here);
+                pass(Point::Traversal);
                 self.read_from(here, true, Reading::default());
             }
             Err(errno) => {
@@ -96,6 +98,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             let own = self.cut_slices((directory, extent), &mut names, (batch, parts));
             let number = self.note_names(directory, (&names, extent), (more, &mut reading));
             let slice = CurrentSlice::new(directory, extent).with_number(number);
+            pass(Point::Production);
             if more && V::STAGE > Stage::Slices {
                 // The next reader holds the unit that becomes the last slice's.
                 directory.life().add_slice();

@@ -1,0 +1,58 @@
+//! Kills this process at a chosen point of a run, to test what survives: the kill points of the thesis of pct. It does nothing until it is told to, and
+//! is not part of builds without debug assertions.
+
+/// A point of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// A directory was opened, and nothing of it was read.
+    Traversal,
+    /// Names of a directory were read and noted, and none was looked at.
+    Production,
+    /// A block of names, or a chunk of a large file, is about to be handled.
+    Consumption,
+}
+
+impl Point {
+    /// All points.
+    pub const ALL: [Self; 3] = [Self::Traversal, Self::Production, Self::Consumption];
+
+    /// The name by which it is chosen.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Traversal => "traversal",
+            Self::Production => "production",
+            Self::Consumption => "consumption",
+        }
+    }
+}
+
+#[cfg(debug_assertions)]
+mod armed {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::Point;
+
+    /// How often each point is passed until the process dies; 0: it does not.
+    static LEFT: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
+    /// The process kills itself when it passes a point for the `count`th time from now on.
+    pub fn kill_at(point: Point, count: u64) {
+        LEFT[point as usize].store(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn pass(point: Point) {
+        let left = &LEFT[point as usize];
+        if left.load(Ordering::Relaxed) > 0 && left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        }
+    }
+}
+
+#[cfg(debug_assertions)]
+pub use armed::kill_at;
+#[cfg(debug_assertions)]
+pub(crate) use armed::pass;
+
+#[cfg(not(debug_assertions))]
+pub(crate) fn pass(_point: Point) {}
