@@ -17,6 +17,7 @@ use crate::launch::host_file::HostFile;
 use crate::launch::host_list::HostList;
 use crate::run::earlier::Earlier;
 use crate::run::going::Going;
+use crate::run::inject;
 use crate::run::logged::{self, RunOfJob};
 use crate::run::outcome::Outcome;
 use crate::run::parts::Gathered;
@@ -82,6 +83,10 @@ fn ranked() -> Vec<u8> {
     bytes
 }
 
+fn injected(bytes: &[u8]) -> Option<Vec<u8>> {
+    inject::Line::from_text(std::str::from_utf8(bytes).ok()?).map(|line| line.to_text().into_bytes())
+}
+
 fn outcome(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(Outcome::from_text(bytes).to_text().into_bytes())
 }
@@ -122,6 +127,8 @@ fn targets() -> Vec<Target> {
         of::<Part>("copy/part.rs: Part", copied()),
         of::<Begun>("copy/setting.rs: Begun", begun()),
         of::<Begins>("copy/logged.rs: Begins", Begins::Unlogged.encoded()),
+        Target::new("run/inject.rs: from_text", vec![b"1 consumption 20".to_vec()], injected)
+            .of_several_encodings(),
         Target::new("run/outcome.rs: from_text", vec![b"begun\ncomplete 3\nended 143\n".to_vec()], outcome)
             .of_several_encodings(),
         Target::new("launch/host_list.rs: from_text", vec![b"a:2,b,c:4:core".to_vec()], host_list)

@@ -1,5 +1,5 @@
 //! Endpoints over the simulator's network, for programs that run over a fabric on their own threads. They show such programs
-//! other delays and other orders than one process produces. Work on the ranks costs no simulated time, and no rank dies.
+//! other delays and other orders than one process produces. Work on the ranks costs no simulated time.
 //!
 //! # The clock
 //! The clock moves when no rank can continue otherwise: every rank that has not left has polled without success since its last
@@ -29,15 +29,37 @@ pub struct Simulated {
     rank: u32,
     neighbours: Vec<u32>,
     shared: Arc<Mutex<World>>,
+    has_left: bool,
+    /// So many of the dead were reported.
+    reported: usize,
 }
 
 /// Endpoints of `ranks` ranks, by rank. Each message takes up to `jitter_ns` longer than the network needs, as decided by
 /// `seed`. Messages of a pair of ranks keep their order.
 #[must_use]
 pub fn simulated(network: Network, ranks: u32, jitter_ns: u64, seed: u64) -> Vec<Simulated> {
-    let shared = Arc::new(Mutex::new(World::new(network, ranks, jitter_ns, seed)));
+    endpoints(World::new(network, ranks, jitter_ns, seed), network)
+}
+
+/// The same, of ranks that may die: one that is dropped and has not left is [lost](Endpoint::lost), and the others go on. What it has sent and
+/// has not arrived is lost from some message on, as decided by `seed`.
+#[must_use]
+pub fn simulated_mortal(network: Network, ranks: u32, jitter_ns: u64, seed: u64) -> Vec<Simulated> {
+    endpoints(World { survives: true, ..World::new(network, ranks, jitter_ns, seed) }, network)
+}
+
+fn endpoints(world: World, network: Network) -> Vec<Simulated> {
+    let ranks = world.seats.len() as u32;
+    let shared = Arc::new(Mutex::new(world));
     let near = |rank| (0..ranks).filter(|other| network.host(*other) == network.host(rank)).collect();
-    (0..ranks).map(|rank| Simulated { rank, neighbours: near(rank), shared: Arc::clone(&shared) }).collect()
+    let endpoint = |rank| Simulated {
+        rank,
+        neighbours: near(rank),
+        shared: Arc::clone(&shared),
+        has_left: false,
+        reported: 0,
+    };
+    (0..ranks).map(endpoint).collect()
 }
 
 /// An observer of the traffic between the ranks. It does not influence them.
@@ -105,6 +127,10 @@ struct World {
     number: u64,
     aborted: Option<i32>,
     trace: u64,
+    /// A rank that is dropped and has not left is dead, and the others go on.
+    survives: bool,
+    /// The dead, in the order in which they died.
+    dead: Vec<u32>,
 }
 
 /// A message in flight.
@@ -162,7 +188,21 @@ impl World {
             number: 0,
             aborted: None,
             trace: 0,
+            survives: false,
+            dead: Vec::new(),
         }
+    }
+
+    /// A rank dies. Returns the callbacks to run.
+    fn die(&mut self, rank: u32) -> Vec<Wake> {
+        self.dead.push(rank);
+        self.seats[rank as usize].outgoing.clear();
+        // Messages of a pair keep their order, so they are lost from one on.
+        let keep = mix(self.trace ^ u64::from(rank)) % 8;
+        let of_rank = self.under_way.iter().filter(|(_, letter)| letter.from == rank).map(|(key, _)| *key);
+        let lost: Vec<_> = of_rank.skip(keep as usize).collect();
+        lost.iter().for_each(|key| drop(self.under_way.remove(key)));
+        self.seats.iter().filter_map(|seat| seat.wake.clone()).collect()
     }
 
     fn running(&self) -> Result<(), FabricError> {
@@ -246,6 +286,9 @@ impl Endpoint for Simulated {
             world.running()?;
             let size = world.seats.len() as u32;
             let seat = world.seats.get(to as usize).ok_or(FabricError::NoSuchRank { rank: to, size })?;
+            if seat.is_left && world.dead.contains(&to) {
+                return Ok(());
+            }
             if seat.is_left {
                 return Err(FabricError::Gone { rank: to });
             }
@@ -285,7 +328,19 @@ impl Endpoint for Simulated {
         Ok(self.lock().seats[self.rank as usize].unsent)
     }
 
-    fn leave(self: Box<Self>) -> Result<(), FabricError> {
+    fn survives(&self) -> bool {
+        self.lock().survives
+    }
+
+    fn lost(&mut self) -> Result<Vec<u32>, FabricError> {
+        let mut new = self.lock().dead[self.reported..].to_vec();
+        self.reported += new.len();
+        new.sort_unstable();
+        Ok(new)
+    }
+
+    fn leave(mut self: Box<Self>) -> Result<(), FabricError> {
+        self.has_left = true;
         let world = self.lock();
         world.running()?;
         match world.seats[self.rank as usize].unsent {
@@ -304,11 +359,16 @@ impl Endpoint for Simulated {
 }
 
 impl Drop for Simulated {
-    /// Releases the others from waiting for this rank, and drops its callback.
+    /// Releases the others from waiting for this rank, and drops its callback. Reports a death.
     fn drop(&mut self) {
-        self.with_seat(|seat| {
-            seat.is_left = true;
-            seat.wake = None;
-        });
+        let woken = {
+            let mut world = self.lock();
+            let dies = world.survives && !self.has_left;
+            let seat = &mut world.seats[self.rank as usize];
+            (seat.is_left, seat.wake) = (true, None);
+            if dies { world.die(self.rank) } else { Vec::new() }
+        };
+        self.with_seat(|_| ());
+        woken.iter().for_each(|wake| wake());
     }
 }

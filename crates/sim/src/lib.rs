@@ -43,7 +43,7 @@ mod world;
 
 pub use check::{Violation, Wrong};
 pub use cost::Costs;
-pub use fabric::{Observer, Simulated, simulated};
+pub use fabric::{Observer, Simulated, simulated, simulated_mortal};
 pub use killed::{Killed, run_killed};
 pub use logged::LogRule;
 pub use network::{Network, Topology};

@@ -4,8 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use atta_fabric::{Endpoint, FabricError, conformance};
-use atta_sim::{Network, Simulated, Topology, simulated};
+use atta_fabric::{Endpoint, FabricError, Fate, conformance, deaths};
+use atta_sim::{Network, Simulated, Topology, simulated, simulated_mortal};
 
 /// A network for so many ranks, two on a host, with a delay that mixes what different pairs send.
 fn network(topology: &str, ranks: u32) -> (Network, u64) {
@@ -35,6 +35,28 @@ fn every_network_conforms() {
         let (network, jitter_ns) = network(topology, ranks);
         conform(simulated(network, ranks, jitter_ns, seed));
         conform(simulated(network, ranks, 0, seed));
+    }
+}
+
+#[test]
+fn ranks_of_every_network_may_die() {
+    let cases = [("one-host", 3), ("flat", 4), ("fat-tree", 5), ("torus", 6), ("dragonfly", 3)];
+    for (seed, (topology, ranks)) in (0..).zip(cases) {
+        let (network, jitter_ns) = network(topology, ranks);
+        let run = |mut endpoint: Simulated| {
+            let fate = deaths(&mut endpoint).unwrap();
+            // A rank that dies is dropped.
+            if fate == Fate::Lives {
+                Box::new(endpoint).leave().unwrap();
+            }
+            fate
+        };
+        let fates: Vec<Fate> = std::thread::scope(|scope| {
+            let endpoints = simulated_mortal(network, ranks, jitter_ns, seed).into_iter();
+            let running: Vec<_> = endpoints.map(|endpoint| scope.spawn(move || run(endpoint))).collect();
+            running.into_iter().map(|rank| rank.join().unwrap()).collect()
+        });
+        assert_eq!(fates.iter().filter(|fate| **fate == Fate::Dies).count(), 2, "{topology}");
     }
 }
 

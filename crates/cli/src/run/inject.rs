@@ -13,19 +13,24 @@ use super::refused::Refused;
 
 /// A line.
 #[derive(Debug, PartialEq)]
-struct Line {
+pub(crate) struct Line {
     rank: u32,
     point: Point,
     count: u64,
 }
 
 impl Line {
-    fn from_text(text: &str) -> Option<Self> {
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
         let mut words = text.split_whitespace();
         let (rank, point, count) = (words.next()?, words.next()?, words.next()?);
         let point = Point::ALL.into_iter().find(|known| known.name() == point)?;
         let line = Self { rank: rank.parse().ok()?, point, count: count.parse().ok()? };
         words.next().is_none().then_some(line)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn to_text(&self) -> String {
+        format!("{} {} {}", self.rank, self.point.name(), self.count)
     }
 }
 
