@@ -58,7 +58,8 @@ pub(crate) fn run(arguments: &SumArguments, signals: &Signals, launcher: Option<
     };
     session::run(&given, |session, job| {
         // Its job is beside its catalog.
-        let again = job.map(|_| SumArguments { restart: false, ..arguments.clone() });
+        let again =
+            job.map(|job| SumArguments { is_trusted: job.is_trusted(), restart: false, ..arguments.clone() });
         let arguments = again.as_ref().unwrap_or(arguments);
         if arguments.check.is_some() {
             check::run(arguments, signals, session)

@@ -5,6 +5,8 @@
  *
  * One thread calls all of it (MPI_THREAD_FUNNELED), so the state below needs no lock.
  */
+/* setenv */
+#define _POSIX_C_SOURCE 200809L
 #include <mpi.h>
 #if defined(OPEN_MPI)
 /* Tells which extensions there are. */
@@ -70,6 +72,8 @@ static int32_t begin(uint32_t *rank, uint32_t *size, uint32_t *neighbours, char 
   MPI_Initialized(&initialized);
   if (initialized || state.begun) return ERROR_BEGUN;
   state.begun = 1;
+  /* Where ranks survive others, MPI_Finalize must not wait for all: some may be dead. */
+  if (getenv("OMPI_MCA_mpi_ft_enable") != NULL) setenv("OMPI_MCA_async_mpi_finalize", "1", 0);
   TRY(Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided));
   if (provided < MPI_THREAD_FUNNELED) return ERROR_THREADS;
   TRY(Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
@@ -124,10 +128,17 @@ static int32_t survives(void) {
   return enabled;
 }
 
-static int is_lost(int code) {
+static int class_of(int code) {
   int class;
-  if (code == MPI_SUCCESS || MPI_Error_class(code, &class) != MPI_SUCCESS) return 0;
-  return class == MPIX_ERR_PROC_FAILED || class == MPIX_ERR_PROC_FAILED_PENDING;
+  return MPI_Error_class(code, &class) == MPI_SUCCESS ? class : code;
+}
+
+/* Whether the other rank of a message is dead. */
+static int is_lost(int code) { return code != MPI_SUCCESS && class_of(code) == MPIX_ERR_PROC_FAILED; }
+
+/* Whether a probe of any rank says that some rank is dead. */
+static int is_some_lost(int code) {
+  return is_lost(code) || (code != MPI_SUCCESS && class_of(code) == MPIX_ERR_PROC_FAILED_PENDING);
 }
 
 /* Failures are acknowledged each time: else a probe of any rank fails as long as there is one that is not. */
@@ -158,6 +169,8 @@ static int is_lost(int code) {
   (void)code;
   return 0;
 }
+
+static int is_some_lost(int code) { return is_lost(code); }
 
 static int32_t lost(uint32_t *ranks, uint32_t capacity, uint32_t *count) {
   (void)ranks;
@@ -244,7 +257,7 @@ static int32_t match(int32_t *found, uint32_t *from, uint64_t *bytes) {
     code = MPI_Improbe(MPI_ANY_SOURCE, TAG, state.comm, &flag, &state.matched, &status);
   *found = 0;
   /* A rank has died. `lost` tells which one, and acknowledges it. */
-  if (is_lost(code)) return 0;
+  if (is_some_lost(code)) return 0;
   if (code != MPI_SUCCESS || !flag) return code;
   code = MPI_Get_count(&status, MPI_BYTE, &count);
   *found = 1;

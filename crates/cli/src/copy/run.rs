@@ -228,6 +228,10 @@ impl Rank<'_> {
         match logged::first(job, &copy, self.arguments.effort.memory / 2) {
             Ok((log, earlier)) => {
                 let log = log.with_limits(self.arguments.log_limits());
+                let act = |copy: Copy<'_>, session: &mut Session<'_>| {
+                    going::all_know(session)?;
+                    act(copy, session)
+                };
                 let (outcome, fatal) = logged::copy_first(log, copy, (&self.signals.stop(), session), act)?;
                 let earlier = (job.running.run() > 1 || !job.is_in_target()).then_some(earlier);
                 Ok(Copied { outcome, earlier, fatal, failed: None })
@@ -259,7 +263,10 @@ impl Rank<'_> {
         match logged::other(path, of_job, session.seat().rank) {
             Ok((log, place)) => {
                 let log = log.with_limits(self.arguments.log_limits());
-                let act = |copy: Copy<'_>| act(copy, session);
+                let act = |copy: Copy<'_>| {
+                    going::all_know(session)?;
+                    act(copy, session)
+                };
                 let (outcome, written) = logged::copy_other(log, copy.leaving_out(place), &stop, act);
                 if let Err(fatal) = written {
                     // The first rank does not know of it.
@@ -271,6 +278,7 @@ impl Rank<'_> {
                 // The others wait for this rank.
                 stop.set();
                 let failed = Some(fatal.what());
+                going::all_know(session)?;
                 act(copy.lacking_log(), session).map(|outcome| Copied { failed, ..Copied::from(outcome) })
             }
         }

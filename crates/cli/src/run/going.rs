@@ -95,7 +95,7 @@ pub(crate) fn has_job(session: &mut Session<'_>, (path, of_job): (&Path, RunOfJo
         Way::From(bytes) => Going::decode_all(bytes),
         _ => None,
     };
-    if before.is_none() && session.is_first() && session.survives() && !is_quiet {
+    if before.is_none() && session.is_first() && session.goes_on() && !is_quiet {
         complain("note: this run goes on when ranks die", None);
     }
     let is_new = before.map_or(of_job.run() == 1, |before| before.is_new);
@@ -111,7 +111,7 @@ pub(crate) fn settle(
     match job {
         Some(job) => {
             has_job(session, job, is_quiet);
-            Ok(())
+            all_know(session)
         }
         None => keeps_no_log(session),
     }
@@ -127,6 +127,11 @@ pub(crate) fn may_begin_again(session: &mut Session<'_>) {
 /// The command does not go on if a rank dies. All ranks know it before one of them does something that must not be done twice.
 pub(crate) fn keeps_no_log(session: &mut Session<'_>) -> Result<(), RankError> {
     session.set_way(Way::Ends);
+    all_know(session)
+}
+
+/// Waits until all ranks know how the command goes on: none of them does anything before.
+pub(crate) fn all_know(session: &mut Session<'_>) -> Result<(), RankError> {
     if session.survives() { session.all_reduce((), |(), ()| ()) } else { Ok(()) }
 }
 

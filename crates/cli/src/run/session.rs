@@ -105,7 +105,7 @@ fn in_views(endpoint: &mut dyn Endpoint, given: &Given<'_>, part: impl Part) -> 
     loop {
         // How the next view goes on if a rank dies in this one.
         let mut way = going.as_ref().map_or(Way::Anew, Going::way);
-        let ended = joined(&mut group.view(), given, (&going, &mut way), &part);
+        let ended = joined(&mut group.view(), (given, may_go_on), (&going, &mut way), &part);
         if !ended.as_ref().is_err_and(RankError::is_lost) {
             return ended;
         }
@@ -127,7 +127,7 @@ fn in_views(endpoint: &mut dyn Endpoint, given: &Given<'_>, part: impl Part) -> 
 /// Runs the part in one view, and leaves the other ranks.
 fn joined(
     endpoint: &mut dyn Endpoint,
-    given: &Given<'_>,
+    (given, may_go_on): (&Given<'_>, bool),
     (going, way): (&Option<Going>, &mut Way),
     part: &impl Part,
 ) -> Result<u8, RankError> {
@@ -148,6 +148,7 @@ fn joined(
             return Ok(exit::FATAL);
         }
     };
+    session.let_go_on(may_go_on);
     session.set_way(way.clone());
     let ended = with_all(&mut session, given, (going, has_hosts), part).and_then(|code| {
         if session.is_first() {

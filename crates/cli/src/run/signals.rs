@@ -77,7 +77,7 @@ impl Signals {
     /// The exit code of the signal that arrived: 130 or 143.
     pub(crate) fn code(&self) -> Option<u8> {
         match self.caught.load(Ordering::Acquire) {
-            0 if self.has_others && self.stop.is_set() => Some(143),
+            0 if self.has_others && self.stop.is_asked() => Some(143),
             0 => None,
             signal => u8::try_from(128 + signal).ok(),
         }

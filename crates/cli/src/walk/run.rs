@@ -48,7 +48,10 @@ pub(super) fn run(
     signals: &Signals,
     session: &mut Session<'_>,
 ) -> Result<u8, RankError> {
-    going::may_begin_again(session);
+    // The first rank prints the head of a table early.
+    if arguments.row_format().is_none() {
+        going::may_begin_again(session);
+    }
     let traffic = arguments.stats.is_some() || arguments.plots.is_some();
     let own = Own { seat: session.seat(), met: processor_time(), traffic };
     let (facts, devices) = seen_at(root_paths(&arguments.paths), session);
@@ -207,11 +210,13 @@ impl Rank<'_> {
                 sink.fail(Fatal::protocol(rank));
             }
         };
+        // Ranks that go on would take the exit of this one for a death.
+        let survives = session.survives();
         let closed = session.receiving(received, |session| {
             let observe = |progress: &Progress| {
                 entries = progress.profile.entries;
                 display.tick(progress);
-                if hangs(progress, signals) {
+                if !survives && hangs(progress, signals) {
                     give_up(&sink, take(&list_error), &mut display, progress, signals);
                 }
             };
@@ -264,8 +269,9 @@ impl Rank<'_> {
         let side = RootSide { partial, terminal: verdict.terminal, job };
         let numbers = (seat.rank as usize, seat.ranks as usize);
         let sink = Sink::of_rank(arguments, summary, session.outbox(), stop.clone(), side, numbers);
+        let survives = session.survives();
         let observe = |progress: &Progress| {
-            if hangs(progress, self.signals) {
+            if !survives && hangs(progress, self.signals) {
                 give_up_on_rank(seat.rank, &sink, progress);
             }
         };

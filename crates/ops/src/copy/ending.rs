@@ -95,6 +95,10 @@ impl<'a> Ending<'a> {
             self.leave();
             return stopped.map(drop);
         }
+        if stopped.as_ref().is_err_and(RankError::goes_on_elsewhere) {
+            // What the ranks leave under temporary names is known by the record.
+            self.operation.target.private.keep();
+        }
         stopped?;
         if session.is_first()
             && let Some(noting) = &self.operation.commit.noting

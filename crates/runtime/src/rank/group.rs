@@ -30,7 +30,9 @@ const CALL: u32 = u32::MAX;
 const HEADER_BYTES: usize = 4;
 /// Intervals between two checks while the ranks regroup.
 const POLL: Duration = Duration::from_micros(200);
-/// How long the leader waits for the others to leave when no view follows.
+/// Ranks that do not lead wait this many times as long after a request to end.
+const OTHERS: u32 = 10;
+/// How long the leader waits for the others to leave when no view follows, and others for a leader when all is over.
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
 /// What the ranks that are left have agreed on.
@@ -118,7 +120,8 @@ impl<'e> Group<'e> {
     /// The fabric fails; the others believe that this rank is dead; or they did not answer after a request to end.
     pub fn regroup(&mut self, way: Way, stop: &Stop, limits: Limits) -> Result<Regrouped, RankError> {
         self.regroup.ready(way);
-        let (mut reported, mut stopped) = (Instant::now(), None);
+        let began = Instant::now();
+        let (mut reported, mut stopped) = (began, None);
         loop {
             self.look(Duration::ZERO)?;
             while let Some(received) = self.receive_any()? {
@@ -136,8 +139,17 @@ impl<'e> Group<'e> {
                 reported = Instant::now();
                 (limits.waiting)(&awaited());
             }
-            if stop.is_asked() && stopped.get_or_insert_with(Instant::now).elapsed() >= limits.give_up {
+            // The first rank gives up first, so that it can report.
+            let times = if self.is_lowest() { 1 } else { OTHERS };
+            if stop.is_asked() && stopped.get_or_insert_with(Instant::now).elapsed() >= limits.give_up * times
+            {
                 return Err(RankError::Silent { ranks: awaited() });
+            }
+            // All ranks have ended their part, and the leader may have left MPI, which is no death.
+            if let Way::Over(_) = self.regroup.way()
+                && began.elapsed() >= LEAVE_WITHIN
+            {
+                return Ok(Regrouped::Ended(self.regroup.way().clone()));
             }
             std::thread::sleep(POLL);
         }

@@ -223,8 +223,10 @@ impl<'e> Link<'e> {
 
     /// Takes one message in. False: none has arrived.
     pub(crate) fn take_in(&mut self) -> Result<bool, RankError> {
-        self.look_for_deaths()?;
-        let Some(received) = self.end.get().receive()? else { return Ok(false) };
+        let Some(received) = self.end.get().receive()? else {
+            self.look_for_deaths()?;
+            return Ok(false);
+        };
         self.arrived += 1;
         let from = received.from;
         if !is_word(&received.message) {

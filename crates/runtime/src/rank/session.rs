@@ -35,6 +35,8 @@ use crate::stop::Stop;
 
 /// The exit code of ranks that are ended because one of them failed.
 const ABORTED: i32 = 4;
+/// How long ranks wait for the report of the first one, after a request to end.
+const REPORT_WITHIN: Duration = Duration::from_hours(24 * 365);
 /// How long a failed rank waits for the first one to end all ranks.
 const LAST_WORD: Duration = Duration::from_secs(10);
 
@@ -115,6 +117,7 @@ pub struct Session<'e> {
     place: Place,
     schedule: Config,
     way: Way,
+    goes_on: bool,
 }
 
 impl std::fmt::Debug for Session<'_> {
@@ -130,7 +133,14 @@ impl<'e> Session<'e> {
         let endpoint = in_process(1).remove(0);
         let meeting = Meeting::new(Link::new(End::Alone(endpoint), stop), Limits::default());
         let place = meeting.link.place();
-        Self { meeting, seat: Seat::alone(), place, schedule: Config::default(), way: Way::Ends }
+        Self {
+            meeting,
+            seat: Seat::alone(),
+            place,
+            schedule: Config::default(),
+            way: Way::Ends,
+            goes_on: false,
+        }
     }
 
     /// Joins the other ranks of a fabric. All must run the same program: `program` is its name and versions.
@@ -154,7 +164,7 @@ impl<'e> Session<'e> {
         let job = meeting.broadcast((rank == 0).then(number))?;
         let seat = Seat { rank, ranks, job, cores: cores_of_this_rank(&mut meeting)? };
         let place = meeting.link.place();
-        Ok(Ok(Self { meeting, seat, place, schedule: Config::default(), way: Way::Ends }))
+        Ok(Ok(Self { meeting, seat, place, schedule: Config::default(), way: Way::Ends, goes_on: false }))
     }
 
     /// Sets the schedule of jobs. It must be the same on all ranks.
@@ -409,6 +419,9 @@ impl<'e> Session<'e> {
         if self.is_first() {
             self.way = Way::Over(end.clone());
         }
+        self.meeting.link.may_leave = false;
+        // The first rank may write its report for long, also after a request to end.
+        self.meeting.limits.give_up = REPORT_WITHIN;
         let end = self.meeting.reduce((), |(), ()| ())?.map(|()| end);
         self.way = Way::Over(self.meeting.broadcast(end)?);
         // A rank leaves when all know that.
@@ -416,7 +429,18 @@ impl<'e> Session<'e> {
         self.meeting.broadcast(all_know)
     }
 
-    /// Whether the other ranks go on when one dies.
+    /// Sets whether the ranks that are left go on when one dies. They do not unless this is set.
+    pub fn let_go_on(&mut self, goes_on: bool) {
+        self.goes_on = goes_on && self.survives();
+    }
+
+    /// Whether the ranks that are left go on when one dies, if the [way](Self::way) says how.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        self.goes_on
+    }
+
+    /// Whether the other ranks notice when one dies.
     #[must_use]
     pub fn survives(&self) -> bool {
         self.meeting.link.survives
@@ -430,7 +454,7 @@ impl<'e> Session<'e> {
 
     /// Sets how a later session goes on.
     pub fn set_way(&mut self, way: Way) {
-        self.meeting.link.may_leave = matches!(way, Way::From(_));
+        self.meeting.link.may_leave = self.goes_on && matches!(way, Way::From(_));
         self.way = way;
     }
 
