@@ -19,11 +19,20 @@ struct Dying {
     calls_left: Option<u64>,
 }
 
+fn died() -> FabricError {
+    FabricError::Transport { operation: "live", code: 9, text: "it died".to_owned() }
+}
+
 impl Dying {
+    /// A rank that has died stays dead, whoever has taken its error.
+    fn is_alive(&self) -> Result<(), FabricError> {
+        if self.calls_left == Some(0) { Err(died()) } else { Ok(()) }
+    }
+
     fn live(&mut self) -> Result<(), FabricError> {
         match &mut self.calls_left {
             None => Ok(()),
-            Some(0) => Err(FabricError::Transport { operation: "live", code: 9, text: "it died".to_owned() }),
+            Some(0) => Err(died()),
             Some(left) => {
                 *left -= 1;
                 Ok(())
@@ -50,6 +59,7 @@ impl Endpoint for Dying {
     }
 
     fn receive(&mut self) -> Result<Option<Received>, FabricError> {
+        self.is_alive()?;
         let received = self.inner.receive()?;
         // Idle polls are too many to count.
         if received.is_some() {
@@ -63,6 +73,7 @@ impl Endpoint for Dying {
     }
 
     fn unsent(&mut self) -> Result<usize, FabricError> {
+        self.is_alive()?;
         self.inner.unsent()
     }
 
@@ -71,6 +82,7 @@ impl Endpoint for Dying {
     }
 
     fn lost(&mut self) -> Result<Vec<u32>, FabricError> {
+        self.is_alive()?;
         self.inner.lost()
     }
 
@@ -175,7 +187,7 @@ fn live(mut endpoint: Dying, sums: &Mutex<Vec<u64>>) -> bool {
 #[test]
 fn job_is_done_whichever_ranks_die() {
     let (mut deaths, mut survived) = (0, 0);
-    for seed in 0..150 {
+    for seed in 0..100 {
         let mut random = Random::new(seed);
         let ranks = 2 + u32::try_from(random.below(4)).unwrap();
         let lives = u32::try_from(random.below(u64::from(ranks))).unwrap();
@@ -200,7 +212,7 @@ fn job_is_done_whichever_ranks_die() {
         deaths += died;
         survived += usize::from(died > 0);
     }
-    assert!(deaths > 100 && survived > 60, "{deaths} deaths in {survived} jobs");
+    assert!(deaths > 60 && survived > 40, "{deaths} deaths in {survived} jobs");
 }
 
 #[test]
