@@ -5,8 +5,9 @@
  *
  * One thread calls all of it (MPI_THREAD_FUNNELED), so the state below needs no lock.
  */
-/* setenv */
-#define _POSIX_C_SOURCE 200809L
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L /* setenv */
+#endif
 #include <mpi.h>
 #if defined(OPEN_MPI)
 /* Tells which extensions there are. */

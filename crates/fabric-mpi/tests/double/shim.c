@@ -2,6 +2,8 @@
  * A test of shim.c over a double of MPI: which operations it gives back, and that it never frees a request, since
  * MPI_Request_free neither cancels an operation nor waits for it. Exit code 0 if all is as it must be.
  */
+/* For shim.c: setenv. */
+#define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
 
