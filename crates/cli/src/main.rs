@@ -22,6 +22,7 @@ mod threads;
 mod verify;
 mod walk;
 
+use crate::run::going::Resumes as _;
 use crate::run::messages::complain;
 use crate::run::messages::exit;
 use crate::run::messages::once;
@@ -175,15 +176,13 @@ fn recorded(arguments: &resume::ResumeArguments) -> Result<(Arguments, ArgMatche
     let (line, directory) = resume::recorded(arguments)?;
     let refused = |why: &str| Refused::fatal(format!("the command of the job cannot be run again: {why}"));
     let (mut arguments, matches) = parse(line).map_err(|error| refused(&error.to_string()))?;
-    let (job, restart) = match &mut arguments.command {
-        Command::Walk(walk) => (&mut walk.job, &mut walk.restart),
-        Command::Copy(copy) => (&mut copy.job, &mut copy.restart),
-        Command::Verify(verify) => (&mut verify.job, &mut verify.restart),
-        // Its job is beside its catalog.
-        Command::Sum(sum) => (&mut None, &mut sum.restart),
+    match &mut arguments.command {
+        Command::Walk(walk) => walk.resume(directory, false),
+        Command::Copy(copy) => copy.resume(directory, false),
+        Command::Verify(verify) => verify.resume(directory, false),
+        Command::Sum(sum) => sum.resume(directory, false),
         _ => return Err(refused("it makes no job")),
-    };
-    (*job, *restart) = (Some(directory), false);
+    }
     Ok((arguments, matches))
 }
 

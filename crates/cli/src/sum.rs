@@ -56,11 +56,7 @@ pub(crate) fn run(arguments: &SumArguments, signals: &Signals, launcher: Option<
         printing,
         reads_once,
     };
-    session::run(&given, |session, job| {
-        // Its job is beside its catalog.
-        let again =
-            job.map(|job| SumArguments { is_trusted: job.is_trusted(), restart: false, ..arguments.clone() });
-        let arguments = again.as_ref().unwrap_or(arguments);
+    session::run(&given, arguments, |arguments, session| {
         if arguments.check.is_some() {
             check::run(arguments, signals, session)
         } else if !arguments.reads_input() {

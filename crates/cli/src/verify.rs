@@ -50,14 +50,7 @@ pub(crate) fn run(arguments: &VerifyArguments, signals: &Signals, launcher: Opti
         printing,
         reads_once,
     };
-    session::run(&given, |session, job| {
-        let again = job.map(|job| VerifyArguments {
-            job: Some(job.directory()),
-            is_trusted: job.is_trusted(),
-            restart: false,
-            ..arguments.clone()
-        });
-        let arguments = again.as_ref().unwrap_or(arguments);
+    session::run(&given, arguments, |arguments, session| {
         let prepared = session.is_first().then(|| prepare(arguments, signals, session));
         Ok(match run::compare(arguments, signals, session, prepared)? {
             Ok((prepared, compared)) => conclude(arguments, prepared, &compared, signals),

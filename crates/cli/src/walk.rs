@@ -32,12 +32,5 @@ pub(crate) fn run(arguments: &WalkArguments, signals: &Signals, launcher: Option
     let reads_once = arguments.from_list.is_some();
     let given =
         Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing, reads_once };
-    session::run(&given, |session, job| match job {
-        None => run::run(arguments, signals, session),
-        Some(job) => {
-            let (directory, is_trusted) = (Some(job.directory()), job.is_trusted());
-            let again = WalkArguments { job: directory, is_trusted, restart: false, ..arguments.clone() };
-            run::run(&again, signals, session)
-        }
-    })
+    session::run(&given, arguments, |arguments, session| run::run(arguments, signals, session))
 }

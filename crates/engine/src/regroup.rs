@@ -25,7 +25,7 @@
 //! another rank's message acts as if it was reported. One that enters a view in which a rank counts that it knows to be dead is ready for the next
 //! view at once.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use crate::Rank;
@@ -126,7 +126,7 @@ pub struct Regroup {
     /// Ranks that are ready for this one: how many dead each knows, and how it can go on.
     ready: BTreeMap<u32, (usize, Way)>,
     /// Messages to be sent.
-    out: Vec<(Rank, Call)>,
+    out: VecDeque<(Rank, Call)>,
 }
 
 impl Regroup {
@@ -143,7 +143,7 @@ impl Regroup {
             way: Way::Anew,
             leader: None,
             ready: BTreeMap::new(),
-            out: Vec::new(),
+            out: VecDeque::new(),
         }
     }
 
@@ -196,7 +196,7 @@ impl Regroup {
 
     /// The next message to be sent.
     pub fn poll_message(&mut self) -> Option<(Rank, Call)> {
-        if self.out.is_empty() { None } else { Some(self.out.remove(0)) }
+        self.out.pop_front()
     }
 
     /// A rank has died.
@@ -301,7 +301,7 @@ impl Regroup {
             if leader == self.here {
                 self.ready.insert(self.here, (self.dead.len(), self.way.clone()));
             } else {
-                self.out.push((Rank(leader), ready));
+                self.out.push_back((Rank(leader), ready));
             }
         }
         if leader == self.here {

@@ -112,7 +112,7 @@ static int32_t neighbours(uint32_t *ranks, uint32_t count) {
 }
 
 #if defined(OMPI_HAVE_MPI_EXT_FTMPI)
-/* Whether the launcher was told to let the others go on (mpirun --with-ft ulfm): Open MPI's variable says so, however it was
+/* Whether the launcher lets the others go on (mpirun --with-ft ulfm): Open MPI's variable says so, however it was
    set. */
 static int32_t survives(void) {
   int provided, index, count, enabled = 0;
@@ -182,7 +182,7 @@ static int32_t lost(uint32_t *ranks, uint32_t capacity, uint32_t *count) {
 #endif
 
 /* A code of MPI, or ATTA_MPI_LOST. */
-static int32_t told(int code) { return is_lost(code) ? ATTA_MPI_LOST : code; }
+static int32_t code_or_lost(int code) { return is_lost(code) ? ATTA_MPI_LOST : code; }
 
 /* Makes room for one more operation. */
 static int32_t reserve(struct operations *all) {
@@ -218,7 +218,7 @@ static int32_t finished(struct operations *all, uint64_t *tickets, int32_t *code
     int slot = first + places[i];
     tickets[i] = all->tickets[slot];
     /* MPI sets the codes of statuses only if it says so. */
-    codes[i] = code == MPI_ERR_IN_STATUS ? told(statuses[i].MPI_ERROR) : 0;
+    codes[i] = code == MPI_ERR_IN_STATUS ? code_or_lost(statuses[i].MPI_ERROR) : 0;
     /* Some MPIs keep a request that failed, which may still be active. It is forgotten and not freed: MPI_Request_free
        would neither cancel it nor wait for it. */
     all->requests[slot] = MPI_REQUEST_NULL;
@@ -240,7 +240,7 @@ static int32_t send_message(uint32_t to, const void *message, uint64_t bytes, ui
   int32_t code = reserve(sends);
   if (code != 0) return code;
   code = MPI_Isend(message, (int)bytes, MPI_BYTE, (int)to, TAG, state.comm, &sends->requests[sends->count]);
-  if (code != MPI_SUCCESS) return told(code);
+  if (code != MPI_SUCCESS) return code_or_lost(code);
   sends->tickets[sends->count++] = ticket;
   return 0;
 }
@@ -257,7 +257,7 @@ static int32_t match(int32_t *found, uint32_t *from, uint64_t *bytes) {
   for (int look = 0; look < 2 && code == MPI_SUCCESS && !flag; look++)
     code = MPI_Improbe(MPI_ANY_SOURCE, TAG, state.comm, &flag, &state.matched, &status);
   *found = 0;
-  /* A rank has died. `lost` tells which one, and acknowledges it. */
+  /* A rank has died. `lost` returns which one, and acknowledges it. */
   if (is_some_lost(code)) return 0;
   if (code != MPI_SUCCESS || !flag) return code;
   code = MPI_Get_count(&status, MPI_BYTE, &count);
@@ -273,7 +273,7 @@ static int32_t take(void *place, uint64_t bytes, uint64_t ticket) {
   int32_t code = reserve(receives);
   if (code != 0) return code;
   code = MPI_Imrecv(place, (int)bytes, MPI_BYTE, &state.matched, &receives->requests[receives->count]);
-  if (code != MPI_SUCCESS) return told(code);
+  if (code != MPI_SUCCESS) return code_or_lost(code);
   receives->tickets[receives->count++] = ticket;
   return 0;
 }

@@ -1,4 +1,4 @@
-//! Kills this process at a chosen point of a run, to test what survives: the kill points of the thesis of pct. It does nothing until it is told to, and
+//! Kills this process at a chosen point of a run, to test what survives: the kill points of the thesis of pct. It does nothing until [`kill_at`] is called, and
 //! is not part of builds without debug assertions.
 
 /// A point of a run.

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use super::{Arguments, command, quartiles, run, target};
+use atta_testkit::random::Random;
+
+use super::{Arguments, Spent, What, command, quartiles, run, show, target};
 
 /// How long to wait for what must come.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -135,6 +137,41 @@ pub(super) fn measure(arguments: &Arguments, tree: &Path) -> std::io::Result<()>
     {
         let [low, median, high] = quartiles(values);
         println!("{what:<40} {median:.3} ({low:.3} to {high:.3})");
+    }
+    Ok(())
+}
+
+/// Walks and copies with a job, launched so that ranks survive others, beside ones that do not, in turns.
+pub(super) fn overhead(arguments: &Arguments, tree: &Path) -> std::io::Result<()> {
+    let (job, target) = (arguments.directory.join("job"), target(arguments));
+    let mut random = Random::new(7);
+    for (what, name) in [(What::Walk, "walk"), (What::Copy, "copy")] {
+        let of = Arguments { what, ..arguments.clone() };
+        let launch = |survives: bool| -> std::io::Result<Spent> {
+            std::fs::create_dir(&target)?;
+            let mut command = command(&of, tree);
+            if what == What::Walk {
+                command.arg("--job").arg(&job);
+            }
+            if survives {
+                command.env("OMPI_MCA_mpi_ft_enable", "1");
+            }
+            let spent = run(command.stderr(Stdio::null()))?;
+            remove(&[job.clone(), target.clone()])?;
+            Ok(spent)
+        };
+        // The first one warms caches.
+        launch(true)?;
+        let (mut wall, mut processor) = (Vec::new(), Vec::new());
+        for _ in 0..arguments.rounds {
+            let first = random.index(2) == 0;
+            let (one, other) = (launch(first)?, launch(!first)?);
+            let (with, without) = if first { (one, other) } else { (other, one) };
+            wall.push(with.wall / without.wall);
+            processor.push(with.processor / without.processor);
+        }
+        show(&format!("{name}: ranks that survive over others, wall"), wall, 4);
+        show("the same, processor time", processor, 4);
     }
     Ok(())
 }

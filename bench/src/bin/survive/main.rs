@@ -30,6 +30,8 @@ enum What {
     Resume,
     /// A copy of which ranks are killed one by one (needs --mpirun of an Open MPI 5)
     Deaths,
+    /// What it costs that ranks can survive others, while none dies: a walk and a copy (needs the same)
+    Survival,
 }
 
 /// Runs commands with a log and without, in turns.
@@ -196,7 +198,7 @@ fn command(arguments: &Arguments, tree: &Path) -> Command {
             let table = target(arguments);
             command.args(["verify", "-q", "-j", &threads, "--output"]).arg(table).arg(tree).arg(tree)
         }
-        What::Copy | What::Resume | What::Deaths => {
+        What::Copy | What::Resume | What::Deaths | What::Survival => {
             let target = target(arguments);
             command.args(["copy", "-q", "-j", &threads]).arg(tree).arg(target)
         }
@@ -214,6 +216,7 @@ fn main() -> std::io::Result<()> {
     match arguments.what {
         What::Resume => return resume::measure(&arguments, &tree),
         What::Deaths => return deaths::measure(&arguments, &tree),
+        What::Survival => return deaths::overhead(&arguments, &tree),
         _ => {}
     }
     let (empty, target) = (arguments.directory.join("empty"), target(&arguments));

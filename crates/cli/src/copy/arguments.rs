@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use super::keep::KeepArguments;
 use super::stripes::{Striping, parse_stripes};
 use crate::arguments::{Chunk, EffortArguments, ReportArguments, VisitArguments, parse_chunk};
+use crate::run::going::Resumes;
 use crate::run::starts::ListForm;
 use crate::schedule::RankArguments;
 use crate::size::parse_size;
@@ -281,6 +282,12 @@ pub(crate) struct CopyArguments {
     /// Publish, sync, and sync the log of the job after this time in milliseconds, for tests
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..), hide = true)]
     pub(crate) sync_ms: Option<u32>,
+}
+
+impl Resumes for CopyArguments {
+    fn resume(&mut self, directory: PathBuf, is_trusted: bool) {
+        (self.job, self.restart, self.is_trusted) = (Some(directory), false, is_trusted);
+    }
 }
 
 impl CopyArguments {

@@ -20,6 +20,12 @@ use super::session::Given;
 const LOCKS_WITHIN: Duration = Duration::from_secs(60);
 const LOCKS_EACH: Duration = Duration::from_millis(5);
 
+/// The arguments of a command that has a job.
+pub(crate) trait Resumes: Clone {
+    /// Makes them those of a later run of the job in this directory. `is_trusted`: nobody else can have changed what the job has done.
+    fn resume(&mut self, directory: PathBuf, is_trusted: bool);
+}
+
 /// The job from which a command goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Going {
@@ -32,14 +38,12 @@ pub(crate) struct Going {
 atta_entry::record!(Going { directory, number, is_new });
 
 impl Going {
-    /// The directory of the job.
-    pub(crate) fn directory(&self) -> PathBuf {
-        PathBuf::from(OsString::from_vec(self.directory.clone()))
-    }
-
-    /// Whether what it has done need not be looked at again: that was moments ago. A job that an earlier launch has left is looked at again.
-    pub(crate) fn is_trusted(&self) -> bool {
-        self.is_new
+    /// The arguments of the command that goes on with it. What it has done is not looked at again, since that was moments ago, unless an
+    /// earlier launch has left the job.
+    pub(crate) fn resumed<A: Resumes>(&self, arguments: &A) -> A {
+        let mut arguments = arguments.clone();
+        arguments.resume(PathBuf::from(OsString::from_vec(self.directory.clone())), self.is_new);
+        arguments
     }
 
     /// The way that goes on from it.
@@ -71,16 +75,18 @@ impl Going {
     fn report_end(&self, given: &Given<'_>) -> u8 {
         match history::of(&hex(&self.number)).and_then(|known| known.ended) {
             Some(End { code, json, text }) => {
-                let printed = match () {
-                    () if given.printing.is_json() => format!("{json:#}\n"),
-                    () if given.printing.is_quiet() => String::new(),
-                    () => text,
+                let printed = if given.printing.is_json() {
+                    format!("{json:#}\n")
+                } else if given.printing.is_quiet() {
+                    String::new()
+                } else {
+                    text
                 };
                 print_rows(printed.as_bytes()).map_or_else(super::fatal::Fatal::report, |()| code)
             }
             None => {
                 let what = "the run has come to its end, but the rank that had its report has died";
-                complain(what, Some("atta verify compares the result"));
+                complain(what, Some("atta verify compares a copy with its source"));
                 exit::FATAL
             }
         }
@@ -147,12 +153,11 @@ pub(crate) enum Next {
 pub(crate) fn regroup(group: &mut Group<'_>, way: Way, given: &Given<'_>) -> Result<Next, RankError> {
     let waiting = if given.printing.is_quiet() { |_: &[u32]| {} } else { report_waiting };
     let limits = Limits { give_up: given.give_up, waiting, report: Duration::from_secs(10) };
-    let before = group.dead().len();
     let stop = given.signals.stop();
     let regrouped = group.regroup(way, &stop, limits)?;
     let is_first = group.is_lowest();
     let dead: Vec<u32> = group.dead();
-    let has = if dead.len() == 1 { "has" } else { "have" };
+    let (has, them) = if dead.len() == 1 { ("has", "it") } else { ("have", "them") };
     let died = format!("{} {has} died", named(&dead));
     match regrouped {
         // The command's exit code is that of the first rank, which leaves last.
@@ -162,7 +167,7 @@ pub(crate) fn regroup(group: &mut Group<'_>, way: Way, given: &Given<'_>) -> Res
                 Way::Over(code) => code.first().copied().unwrap_or(exit::FATAL),
                 _ => {
                     let hint = "a run with a job goes on when the same command is given again";
-                    complain(&format!("{died}, and this run does not go on without it"), Some(hint));
+                    complain(&format!("{died}, and this run does not go on without {them}"), Some(hint));
                     exit::FATAL
                 }
             };
@@ -172,7 +177,7 @@ pub(crate) fn regroup(group: &mut Group<'_>, way: Way, given: &Given<'_>) -> Res
         Regrouped::View(way) => {
             given.signals.begin_again();
             let ranks = group.ranks_left();
-            if is_first && !given.printing.is_quiet() && dead.len() >= before {
+            if is_first && !given.printing.is_quiet() {
                 let left = if ranks == 1 { "1 rank goes".to_owned() } else { format!("{ranks} ranks go") };
                 complain(&format!("{died}: {left} on"), None);
             }

@@ -9,7 +9,7 @@ use atta_mpi_loader::{Launcher, Mpi};
 use atta_ops::walk;
 use atta_runtime::{Group, Limits, RankError, Session, Way, named};
 
-use super::going::{self, Going, Next};
+use super::going::{self, Going, Next, Resumes};
 use super::messages::{complain, exit, once, wait_until_read};
 use super::outcome;
 use super::printing::Printing;
@@ -31,14 +31,22 @@ pub(crate) struct Given<'a> {
     pub(crate) reads_once: bool,
 }
 
-/// A rank's part of a command; it returns the exit code. Where ranks go on when others have died, it is
-/// done again, from this job.
-pub(crate) trait Part: Fn(&mut Session<'_>, Option<&Going>) -> Result<u8, RankError> {}
+/// A rank's part of a command; it returns the exit code. It goes on with this job, if there is one.
+trait Part: Fn(&mut Session<'_>, Option<&Going>) -> Result<u8, RankError> {}
 
 impl<F: Fn(&mut Session<'_>, Option<&Going>) -> Result<u8, RankError>> Part for F {}
 
-/// Runs this rank's part of a command; returns its exit code. The command's exit code is that of the first rank.
-pub(crate) fn run(given: &Given<'_>, part: impl Part) -> u8 {
+/// Runs this rank's part of a command; returns its exit code. The command's exit code is that of the first rank. Where ranks go on when others
+/// have died, the part is done again, with the arguments of a later run of the job.
+pub(crate) fn run<A: Resumes>(
+    given: &Given<'_>,
+    arguments: &A,
+    part: impl Fn(&A, &mut Session<'_>) -> Result<u8, RankError>,
+) -> u8 {
+    let part = |session: &mut Session<'_>, job: Option<&Going>| match job {
+        None => part(arguments, session),
+        Some(job) => part(&job.resumed(arguments), session),
+    };
     let Some(launcher) = given.launcher else {
         if let Err(refused) = outcome::check().and_then(|()| given.printing.open()) {
             return refused.report();

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::arguments::{Chunk, EffortArguments, ReportArguments, VisitArguments, parse_chunk};
+use crate::run::going::Resumes;
 use crate::schedule::RankArguments;
 use crate::size::parse_size;
 
@@ -101,6 +102,13 @@ pub(crate) struct SumArguments {
     /// End a part of the catalog after this many rows of a thread, too, for tests
     #[arg(long, value_name = "N", hide = true)]
     pub(crate) part_rows: Option<u64>,
+}
+
+impl Resumes for SumArguments {
+    /// Its job is beside its catalog.
+    fn resume(&mut self, _directory: PathBuf, is_trusted: bool) {
+        (self.restart, self.is_trusted) = (false, is_trusted);
+    }
 }
 
 impl SumArguments {

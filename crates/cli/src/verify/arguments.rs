@@ -9,6 +9,7 @@ use atta_ops::verify::Fields;
 use clap::{Args, ValueEnum};
 
 use crate::arguments::{Chunk, EffortArguments, ReportArguments, VisitArguments, parse_chunk};
+use crate::run::going::Resumes;
 use crate::schedule::RankArguments;
 
 /// What --quiet is for here.
@@ -154,6 +155,12 @@ pub(crate) struct VerifyArguments {
 
     #[command(flatten, next_help_heading = "MPI ranks (under mpirun or srun)")]
     pub(crate) ranks: RankArguments,
+}
+
+impl Resumes for VerifyArguments {
+    fn resume(&mut self, directory: PathBuf, is_trusted: bool) {
+        (self.job, self.restart, self.is_trusted) = (Some(directory), false, is_trusted);
+    }
 }
 
 impl VerifyArguments {

@@ -7,6 +7,7 @@ use atta_catalog::{Columns, Format};
 use clap::{Args, ValueEnum};
 
 use crate::arguments::{EffortArguments, ReportArguments, VisitArguments};
+use crate::run::going::Resumes;
 use crate::run::starts::ListForm;
 use crate::schedule::RankArguments;
 
@@ -143,6 +144,12 @@ pub(crate) struct WalkArguments {
     /// Take the kernel to lack a feature, for tests
     #[arg(long, value_name = "FEATURE", value_parser = ["statx-mount-id"], hide = true)]
     pub(crate) without: Vec<String>,
+}
+
+impl Resumes for WalkArguments {
+    fn resume(&mut self, directory: PathBuf, is_trusted: bool) {
+        (self.job, self.restart, self.is_trusted) = (Some(directory), false, is_trusted);
+    }
 }
 
 impl WalkArguments {

@@ -85,6 +85,16 @@ impl std::fmt::Display for RankError {
 
 impl std::error::Error for RankError {}
 
+impl From<FabricError> for RankError {
+    fn from(error: FabricError) -> Self {
+        match error {
+            FabricError::Invalid { from } => Self::Wire { from: Rank(from), error: WireError::Value },
+            FabricError::Excluded => Self::Excluded,
+            error => Self::Fabric(error),
+        }
+    }
+}
+
 impl From<ProtocolError> for RankError {
     fn from(error: ProtocolError) -> Self {
         Self::Protocol(error)

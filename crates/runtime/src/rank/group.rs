@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use atta_engine::{Call, Rank, Regroup, Stand, Way, WireError};
+use atta_engine::{Call, Rank, Regroup, Stand, Way};
 use atta_entry::Code as _;
 use atta_fabric::{Endpoint, FabricError, Received, Wake};
 
@@ -80,8 +80,7 @@ impl<'e> Group<'e> {
     }
 
     /// The number of the view: that of the ranks that have died before it.
-    #[must_use]
-    pub fn number(&self) -> u32 {
+    fn number(&self) -> u32 {
         self.regroup.view()
     }
 
@@ -315,16 +314,5 @@ impl Endpoint for View<'_, '_> {
 
     fn abort(&mut self, exit_code: i32) {
         self.group.endpoint.abort(exit_code);
-    }
-}
-
-/// A message that cannot be decoded.
-impl From<FabricError> for RankError {
-    fn from(error: FabricError) -> Self {
-        match error {
-            FabricError::Invalid { from } => Self::Wire { from: Rank(from), error: WireError::Value },
-            FabricError::Excluded => Self::Excluded,
-            error => Self::Fabric(error),
-        }
     }
 }

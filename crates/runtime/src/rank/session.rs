@@ -409,7 +409,7 @@ impl<'e> Session<'e> {
         Ok(whole)
     }
 
-    /// Waits until all ranks have ended their part, and tells them what the first one says of the end. Then no rank needs another one any more.
+    /// Waits until all ranks have ended their part, and sends them what the first one says of the end. Then no rank needs another one any more.
     /// Without it, a rank that leaves would look dead to those that still have something to do, where the others [go on](crate::Group) without
     /// the dead. The last step of a session. From the time when a rank knows that all have ended, its [way](Self::way) is [`Way::Over`].
     ///
