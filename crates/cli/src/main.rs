@@ -22,6 +22,7 @@ mod threads;
 mod verify;
 mod walk;
 
+use crate::run::deaths::Deaths;
 use crate::run::going::Resumes as _;
 use crate::run::messages::complain;
 use crate::run::messages::exit;
@@ -177,10 +178,10 @@ fn recorded(arguments: &resume::ResumeArguments) -> Result<(Arguments, ArgMatche
     let refused = |why: &str| Refused::fatal(format!("the command of the job cannot be run again: {why}"));
     let (mut arguments, matches) = parse(line).map_err(|error| refused(&error.to_string()))?;
     match &mut arguments.command {
-        Command::Walk(walk) => walk.resume(directory, false),
-        Command::Copy(copy) => copy.resume(directory, false),
-        Command::Verify(verify) => verify.resume(directory, false),
-        Command::Sum(sum) => sum.resume(directory, false),
+        Command::Walk(walk) => walk.resume(directory, Deaths::None),
+        Command::Copy(copy) => copy.resume(directory, Deaths::None),
+        Command::Verify(verify) => verify.resume(directory, Deaths::None),
+        Command::Sum(sum) => sum.resume(directory, Deaths::None),
         _ => return Err(refused("it makes no job")),
     }
     Ok((arguments, matches))

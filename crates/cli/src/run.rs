@@ -3,6 +3,7 @@
 
 pub(crate) mod beside;
 pub(crate) mod catalog;
+pub(crate) mod deaths;
 pub(crate) mod display;
 pub(crate) mod earlier;
 pub(crate) mod events;

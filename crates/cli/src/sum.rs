@@ -137,8 +137,8 @@ fn prepare<'a>(arguments: &SumArguments, session: &Session<'_>) -> Result<Prepar
 /// Begins the job of a run that writes a catalog, or goes on with it.
 fn begun(arguments: &SumArguments, roots: &[Vec<u8>], session: &Session<'_>) -> Result<WithJob, Refused> {
     let Some(output) = &arguments.output else { return Ok(WithJob::default()) };
-    let (restarts, is_trusted) = (arguments.restart, arguments.is_trusted);
-    let asked = Asked { restarts, is_trusted, agrees: arguments.agrees(), roots: roots.to_vec() };
+    let (restarts, deaths) = (arguments.restart, arguments.deaths);
+    let asked = Asked { restarts, deaths, agrees: arguments.agrees(), roots: roots.to_vec() };
     let has_job = !arguments.lacks_job() && session.runs_tasks();
     beside::begin((output, "atta sum"), has_job.then_some(asked), arguments.report.kept())
 }

@@ -113,6 +113,8 @@ impl Errno {
     pub const KEYREVOKED: Self = Self(128);
     /// Key was rejected by service.
     pub const KEYREJECTED: Self = Self(129);
+    /// Canceled.
+    pub const CANCELED: Self = Self(125);
 
     /// The symbolic name, as in `EACCES`; `None` for a number that Linux does not define.
     #[must_use]

@@ -22,6 +22,8 @@ pub enum Operation {
     ReadUnchanged,
     /// Comparing two entries while neither changes.
     CompareUnchanged,
+    /// Trying again what several ranks have died at.
+    AfterDeaths,
     /// Replacing an entry by one of another type; the words describe the attempt.
     Replace(&'static str),
     /// A task of the caller's own operation.
@@ -40,6 +42,7 @@ impl Operation {
             Self::FollowLink => "follow link",
             Self::ReadUnchanged => "copy",
             Self::CompareUnchanged => "compare",
+            Self::AfterDeaths => "try again",
             Self::Replace(name) | Self::Custom(name) => name,
         }
     }
@@ -125,6 +128,7 @@ impl Failure<'_> {
             (Operation::FollowLink, Errno::LOOP) => "it leads back to a directory above it, or in a loop",
             (Operation::ReadUnchanged, _) => "it changed each time it was read",
             (Operation::CompareUnchanged, _) => "it changed each time it was compared",
+            (Operation::AfterDeaths, _) => "several ranks have died at it, so it is left out",
             (_, errno) => errno.message(),
         }
     }

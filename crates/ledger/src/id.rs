@@ -84,6 +84,16 @@ pub(crate) fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl Id {
+    /// Its bytes, the same on each machine.
+    #[must_use]
+    pub fn bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        let [one, other] = self.0.map(u64::to_le_bytes);
+        bytes[..8].copy_from_slice(&one);
+        bytes[8..].copy_from_slice(&other);
+        bytes
+    }
+
     /// A number below `many`, the same for each identity.
     pub(crate) fn part(self, many: u32) -> u32 {
         (((self.0[0] & u64::from(u32::MAX)) * u64::from(many)) >> 32) as u32

@@ -14,7 +14,7 @@ use crate::resume;
 use crate::tree::progress::SoFar;
 use crate::tree::task::bytes::fuzz as tasks;
 use crate::tree::{Profile, ThreadReport};
-use crate::{copy, sum, verify, walk};
+use crate::{copy, sum, underway, verify, walk};
 
 /// A task of each kind, and the end of a chunk with each of these results.
 pub(crate) fn large_tasks<K, R, const N: usize>(key: K, results: [R; N]) -> Vec<LargeTask<K, R>> {
@@ -70,6 +70,9 @@ fn targets() -> Vec<Target> {
     targets.extend(resume::fuzz::targets());
     targets.extend(sum::fuzz::targets());
     targets.extend(verify::fuzz::targets());
+    let deaths = Target::new("underway.rs: Suspects", vec![underway::sample()], underway::reread);
+    // Bytes of a slot that say nothing, any order, the same death twice.
+    targets.push(deaths.holding(64).of_several_encodings());
     let names = walk::LinkedNames::sample();
     targets.push(fuzz_code!("walk/summary.rs: LinkedNames", walk::LinkedNames, [names]));
     targets.push(fuzz_code!("walk/summary.rs: Totals", walk::Totals, [walk::Totals::default()]));

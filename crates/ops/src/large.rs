@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use atta_entry::Code;
 
 use crate::file::chunks::{Chunks, UnderWay};
-use crate::inject::{Point, pass};
+use crate::inject::{Point, Poison, pass, taste};
 use crate::large::log::LargeLog;
 use crate::tree::directory::{Directory, State};
 use crate::tree::location::Location;
@@ -187,6 +187,14 @@ pub(crate) trait Chunked: Handler {
         TaskOf::<Self>::decode_all(task).is_some_and(|task| !in_directory || task.names_an_entry())
     }
 
+    /// As [`Handler::chunk_of`], for tasks of large files.
+    fn large_chunk_of(&self, task: &[u8]) -> Option<(Vec<u8>, u64)> {
+        match TaskOf::<Self>::decode_all(task)? {
+            LargeTask::Chunks(chunks) => Some((chunks.name.into_bytes(), chunks.first)),
+            LargeTask::Plan(_) | LargeTask::Ended { .. } => None,
+        }
+    }
+
     /// Runs a task of a large file.
     fn large_task(&self, cx: &mut Cx<'_, Self>, task: TaskOf<Self>) {
         match task {
@@ -211,6 +219,9 @@ pub(crate) trait Chunked: Handler {
             (None, Err(_)) => return self.end_each(cx, &chunks),
         };
         pass(Point::Consumption);
+        if chunks.first == 1 {
+            taste(Poison::Chunk, chunks.name.to_bytes());
+        }
         while let Some(rest) = chunks.split() {
             // The newest task runs first: the chunk after the current one.
             push::<Self>(directory, &TaskOf::<Self>::Chunks(rest), cx.tasks);

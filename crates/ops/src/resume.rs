@@ -6,6 +6,7 @@
 //!   DIR/job        the header: what was asked for (header.rs)
 //!   DIR/1.0        the log of run 1, rank 0 (atta-ledger)
 //!   DIR/end        the job is complete: its summary
+//!   DIR/at.2.1, DIR/suspects   what ranks were at that have died: see underway.rs
 //! ```
 //!
 //! The directory is private (0700) and owned by the caller. No link in it is followed.

@@ -5,6 +5,7 @@
 //! options allow to follow (`listing/link.rs`).
 
 pub(crate) mod anchors;
+mod at;
 mod away;
 pub(crate) mod debts;
 pub(crate) mod directory;

@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use super::keep::KeepArguments;
 use super::stripes::{Striping, parse_stripes};
 use crate::arguments::{Chunk, EffortArguments, ReportArguments, VisitArguments, parse_chunk};
+use crate::run::deaths::Deaths;
 use crate::run::going::Resumes;
 use crate::run::starts::ListForm;
 use crate::schedule::RankArguments;
@@ -247,9 +248,9 @@ pub(crate) struct CopyArguments {
     )]
     pub(crate) restart: bool,
 
-    /// Nobody else can have changed what the job has done: see `run/going.rs`.
+    /// Whether ranks have died: see `run/going.rs`.
     #[arg(skip)]
-    pub(crate) is_trusted: bool,
+    pub(crate) deaths: Deaths,
 
     /// Keep no log: a copy that is killed begins anew
     #[arg(long, help_heading = "Resume", conflicts_with = "job")]
@@ -285,8 +286,8 @@ pub(crate) struct CopyArguments {
 }
 
 impl Resumes for CopyArguments {
-    fn resume(&mut self, directory: PathBuf, is_trusted: bool) {
-        (self.job, self.restart, self.is_trusted) = (Some(directory), false, is_trusted);
+    fn resume(&mut self, directory: PathBuf, deaths: Deaths) {
+        (self.job, self.restart, self.deaths) = (Some(directory), false, deaths);
     }
 }
 

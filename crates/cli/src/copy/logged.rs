@@ -141,8 +141,8 @@ impl Asking<'_> {
     fn asked(&self, is: TargetIs, restarts: bool) -> Result<Asked, Refused> {
         let mut agrees = self.arguments.agrees();
         agrees.push(job::describe_target(self.target, is)?);
-        let is_trusted = self.arguments.is_trusted;
-        Ok(Asked { restarts, is_trusted, agrees, roots: self.sources.clone() })
+        let deaths = self.arguments.deaths;
+        Ok(Asked { restarts, deaths, agrees, roots: self.sources.clone() })
     }
 
     /// What TARGET is before the first run.
@@ -281,7 +281,8 @@ pub(super) fn other(
     rank: u32,
 ) -> Result<(LogOfRank, Option<(u64, u64)>), Fatal> {
     let (directory, file) = of_job.join(path, rank)?;
-    let journal = of_job.journal(rank).with_closing();
+    let underway = of_job.underway(&directory, rank);
+    let journal = of_job.journal(rank).with_closing().with_underway(underway);
     Ok((LogOfRank::new(file.into(), journal, Results::default()), place_of(&directory).ok()))
 }
 

@@ -10,6 +10,7 @@ use atta_entry::Code as _;
 use atta_ops::resume::{JobPlace, LoggedJob, NotBegun, hex};
 use atta_runtime::{Group, Limits, RankError, Regrouped, Session, Way, named};
 
+use super::deaths::Deaths;
 use super::file::print_rows;
 use super::history::{self, End};
 use super::logged::RunOfJob;
@@ -22,8 +23,8 @@ const LOCKS_EACH: Duration = Duration::from_millis(5);
 
 /// The arguments of a command that has a job.
 pub(crate) trait Resumes: Clone {
-    /// Makes them those of a later run of the job in this directory. `is_trusted`: nobody else can have changed what the job has done.
-    fn resume(&mut self, directory: PathBuf, is_trusted: bool);
+    /// Makes them those of a later run of the job in this directory.
+    fn resume(&mut self, directory: PathBuf, deaths: Deaths);
 }
 
 /// The job from which a command goes on.
@@ -42,7 +43,8 @@ impl Going {
     /// earlier launch has left the job.
     pub(crate) fn resumed<A: Resumes>(&self, arguments: &A) -> A {
         let mut arguments = arguments.clone();
-        arguments.resume(PathBuf::from(OsString::from_vec(self.directory.clone())), self.is_new);
+        let deaths = if self.is_new { Deaths::OfOwnJob } else { Deaths::Some };
+        arguments.resume(PathBuf::from(OsString::from_vec(self.directory.clone())), deaths);
         arguments
     }
 

@@ -14,6 +14,7 @@ use atta_ops::walk;
 use serde_json::Value;
 
 use super::catalog::refuse;
+use super::deaths::Deaths;
 use super::file::{print_rows, printable};
 use super::history::{End, Known};
 use super::line;
@@ -28,8 +29,8 @@ pub(crate) struct Job {
     pub(crate) running: Arc<RunningJob>,
     summary: Kept,
     has_all_roots: bool,
-    /// Directories that are done are not looked at again: the ranks that have done them are those of this run, or have just died.
-    pub(crate) is_trusted: bool,
+    /// Whether ranks of this launch have died.
+    pub(crate) deaths: Deaths,
 }
 
 /// How a summary is printed.
@@ -47,7 +48,7 @@ pub(crate) struct Asked {
     /// The job that is there is forgotten.
     pub(crate) restarts: bool,
     /// See [`Job`].
-    pub(crate) is_trusted: bool,
+    pub(crate) deaths: Deaths,
     /// Options that each run must have.
     pub(crate) agrees: Vec<Vec<u8>>,
     /// Trees that each run must have.
@@ -158,14 +159,14 @@ pub(crate) fn remove_ended(place: &JobPlace) {
 /// Begins a job, or goes on with it. Of a job that is complete, it prints the summary again.
 pub(crate) fn begin(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
     let begin = if asked.restarts { LoggedJob::begin_anew } else { LoggedJob::begin };
-    let is_trusted = asked.is_trusted;
+    let deaths = asked.deaths;
     let (request, has_all_roots) = asked.request()?;
     match begin(place, &request) {
         Ok(logged) => {
             let running: RunningJob = logged.into();
             Known::of(&running).keep();
             outcome::begun();
-            Ok(Job { running: Arc::new(running), summary, has_all_roots, is_trusted })
+            Ok(Job { running: Arc::new(running), summary, has_all_roots, deaths })
         }
         Err(NotBegun::Complete(kept)) => Err(print_kept(place.path(), &kept, summary)),
         Err(error) => Err(refused(&error, place)),
@@ -190,7 +191,7 @@ pub(crate) fn begin_there(place: &JobPlace, asked: Asked, summary: Kept) -> Resu
 pub(crate) fn later(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
     let (request, has_all_roots) = asked.request()?;
     let running = RunningJob::later(place.clone(), &request).map_err(|error| refused(&error, place))?;
-    Ok(Job { running: Arc::new(running), summary, has_all_roots, is_trusted: false })
+    Ok(Job { running: Arc::new(running), summary, has_all_roots, deaths: Deaths::None })
 }
 
 impl Asked {
@@ -386,7 +387,7 @@ impl Job {
 
     /// Says that the run goes on with what earlier runs have done.
     pub(crate) fn report_earlier(&self, entries: u64) {
-        if self.summary == Kept::Nothing || self.is_trusted {
+        if self.summary == Kept::Nothing || self.deaths.are_of_own_job() {
             return;
         }
         let (path, began, entries) = (printable(self.path()), self.running.began(), grouped(entries));

@@ -9,6 +9,7 @@ use atta_entry::Code as _;
 use atta_ledger::{JobLogs, Key, LogName};
 use atta_ops::copy::CopyLog;
 use atta_ops::resume::{BadLog, EarlierLog, JobPlace, LoggedJob, Recheck, Rechecked, short};
+use atta_ops::underway::{Suspects, Underway};
 use atta_ops::walk::{FromLog, Gone, Journal, ResumeError, SliceResults};
 use atta_runtime::{
     LaterLog, Log, LogError, LogFile, LogHandle, LogLimits, Logging, RankError, Session, Stop, with_log,
@@ -35,13 +36,15 @@ const FIRST: u32 = 0;
 pub(crate) struct RunOfJob {
     number: [u8; 16],
     run: u32,
+    /// Ranks of the launch have died: what ranks are at is noted.
+    has_deaths: bool,
 }
 
-atta_entry::record!(RunOfJob { number, run });
+atta_entry::record!(RunOfJob { number, run, has_deaths });
 
 impl RunOfJob {
     pub(crate) fn of(job: &Job) -> Self {
-        Self { number: job.running.number(), run: job.running.run() }
+        Self { number: job.running.number(), run: job.running.run(), has_deaths: job.deaths.are_some() }
     }
 
     /// The random number that names the job.
@@ -57,6 +60,19 @@ impl RunOfJob {
     /// A number that names the job, the same in all its runs.
     pub(crate) fn job(&self) -> u64 {
         short(self.number)
+    }
+
+    /// Notes what the threads of a rank are at, in the directory of the job. On the first rank, it gathers what dead ranks were at. None: no rank has
+    /// died, or the note cannot be made: then nothing is left out.
+    pub(crate) fn underway(&self, directory: &OwnedFd, rank: u32) -> Option<Underway> {
+        if !self.has_deaths {
+            if rank == FIRST {
+                Suspects::forget(directory);
+            }
+            return None;
+        }
+        let suspects = if rank == FIRST { Suspects::gather(directory) } else { Suspects::read(directory) };
+        Underway::begin(directory, (self.run, rank), suspects).ok()
     }
 
     /// The journal of a rank.
@@ -151,7 +167,7 @@ impl<'j> EarlierRuns<'j> {
 
     /// Whether nobody else can have changed what they have done.
     pub(crate) fn are_trusted(&self) -> bool {
-        self.job.is_trusted
+        self.job.deaths.are_of_own_job()
     }
 
     /// Adds to a new journal what they say; `each` gets the rest of it.
@@ -180,7 +196,8 @@ impl<'j> EarlierRuns<'j> {
         let Self { job, logged, logs, .. } = self;
         let name = LogName { run: logged.run(), rank: FIRST, part: 0 };
         let log = new_log(logged.directory(), (logged.key(), name), job.is_in_target())?;
-        Ok((journal.with_cuts(logs.cuts()), log))
+        let underway = RunOfJob::of(job).underway(logged.directory(), FIRST);
+        Ok((journal.with_cuts(logs.cuts()).with_underway(underway), log))
     }
 }
 
@@ -194,7 +211,7 @@ fn prepare<R: SliceResults>(
 ) -> Result<(Journal<R>, LogFile, Rechecked), Fatal> {
     let mut earlier = EarlierRuns::open(job, memory_bytes)?;
     let read = earlier.read(&mut journal, &mut |found| match found {
-        FromLog::Marked(..) | FromLog::Names(..) if job.is_trusted => {}
+        FromLog::Marked(..) | FromLog::Names(..) if job.deaths.are_of_own_job() => {}
         FromLog::Marked(at, mark, stage) => recheck.add(at, mark, stage),
         FromLog::Names(at, _) => recheck.add_half(at),
         found => each(found),
@@ -361,10 +378,10 @@ pub(crate) fn run_other<R: SliceResults, T>(
         return act(None, session);
     }
     let rank = session.seat().rank;
-    let log = match of_job.join(path, rank) {
+    let (log, underway) = match of_job.join(path, rank) {
         Ok((directory, log)) => {
             sink.leave_out(&directory);
-            log
+            (log, of_job.underway(&directory, rank))
         }
         Err(fatal) => {
             sink.fail(fatal);
@@ -374,7 +391,7 @@ pub(crate) fn run_other<R: SliceResults, T>(
     if let Some(catalog) = sink.catalog() {
         catalog.number_from(first_part);
     }
-    let journal = journal_for(of_job, rank, sink.catalog());
+    let journal = journal_for(of_job, rank, sink.catalog()).with_underway(underway);
     let journal = if closes(sink) { journal.with_closing() } else { journal };
     with_journal(sink, (log, &journal), stop, |_| act(Some(&journal), session))
 }

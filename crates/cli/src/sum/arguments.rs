@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::arguments::{Chunk, EffortArguments, ReportArguments, VisitArguments, parse_chunk};
+use crate::run::deaths::Deaths;
 use crate::run::going::Resumes;
 use crate::schedule::RankArguments;
 use crate::size::parse_size;
@@ -73,9 +74,9 @@ pub(crate) struct SumArguments {
     #[arg(long, requires = "output", conflicts_with_all = ["format", "sort", "signature"], help_heading = "Resume")]
     pub(crate) restart: bool,
 
-    /// Nobody else can have changed what the job has done: see `run/going.rs`.
+    /// Whether ranks have died: see `run/going.rs`.
     #[arg(skip)]
-    pub(crate) is_trusted: bool,
+    pub(crate) deaths: Deaths,
 
     /// Keep no log of a run with --output: after a kill it begins anew
     #[arg(long, conflicts_with = "restart", help_heading = "Resume")]
@@ -106,8 +107,8 @@ pub(crate) struct SumArguments {
 
 impl Resumes for SumArguments {
     /// Its job is beside its catalog.
-    fn resume(&mut self, _directory: PathBuf, is_trusted: bool) {
-        (self.restart, self.is_trusted) = (false, is_trusted);
+    fn resume(&mut self, _directory: PathBuf, deaths: Deaths) {
+        (self.restart, self.deaths) = (false, deaths);
     }
 }
 

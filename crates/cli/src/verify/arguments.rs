@@ -9,6 +9,7 @@ use atta_ops::verify::Fields;
 use clap::{Args, ValueEnum};
 
 use crate::arguments::{Chunk, EffortArguments, ReportArguments, VisitArguments, parse_chunk};
+use crate::run::deaths::Deaths;
 use crate::run::going::Resumes;
 use crate::schedule::RankArguments;
 
@@ -134,9 +135,9 @@ pub(crate) struct VerifyArguments {
     #[arg(long, requires = "logged", help_heading = "Resume")]
     pub(crate) restart: bool,
 
-    /// Nobody else can have changed what the job has done: see `run/going.rs`.
+    /// Whether ranks have died: see `run/going.rs`.
     #[arg(skip)]
-    pub(crate) is_trusted: bool,
+    pub(crate) deaths: Deaths,
 
     /// Keep no log of a run with --output: after a kill it begins anew
     #[arg(long, conflicts_with_all = ["job", "restart"], help_heading = "Resume")]
@@ -158,8 +159,8 @@ pub(crate) struct VerifyArguments {
 }
 
 impl Resumes for VerifyArguments {
-    fn resume(&mut self, directory: PathBuf, is_trusted: bool) {
-        (self.job, self.restart, self.is_trusted) = (Some(directory), false, is_trusted);
+    fn resume(&mut self, directory: PathBuf, deaths: Deaths) {
+        (self.job, self.restart, self.deaths) = (Some(directory), false, deaths);
     }
 }
 

@@ -26,8 +26,8 @@ pub(super) fn begun(
 ) -> Result<WithJob, Refused> {
     let restarts = arguments.restart;
     let kept = if arguments.row_format().is_some() { Kept::BesideRows } else { arguments.report.kept() };
-    let is_trusted = arguments.is_trusted;
-    let mut asked = Asked { restarts, is_trusted, agrees: arguments.agrees(), roots };
+    let deaths = arguments.deaths;
+    let mut asked = Asked { restarts, deaths, agrees: arguments.agrees(), roots };
     match (&arguments.job, &arguments.output) {
         // `atta resume` names the directory as well.
         (_, Some(output)) if !arguments.no_job && session.runs_tasks() && may_be_replaced(output) => {

@@ -7,6 +7,7 @@ use atta_catalog::{Columns, Format};
 use clap::{Args, ValueEnum};
 
 use crate::arguments::{EffortArguments, ReportArguments, VisitArguments};
+use crate::run::deaths::Deaths;
 use crate::run::going::Resumes;
 use crate::run::starts::ListForm;
 use crate::schedule::RankArguments;
@@ -111,9 +112,9 @@ pub(crate) struct WalkArguments {
     #[arg(long, requires = "logged", conflicts_with_all = ["print", "print0", "format", "from_list", "follow"], help_heading = "Resume")]
     pub(crate) restart: bool,
 
-    /// Nobody else can have changed what the job has done: see `run/going.rs`.
+    /// Whether ranks have died: see `run/going.rs`.
     #[arg(skip)]
-    pub(crate) is_trusted: bool,
+    pub(crate) deaths: Deaths,
 
     /// Keep no log of a walk with --output: after a kill it begins anew
     #[arg(long, conflicts_with_all = ["job", "restart"], help_heading = "Resume")]
@@ -147,8 +148,8 @@ pub(crate) struct WalkArguments {
 }
 
 impl Resumes for WalkArguments {
-    fn resume(&mut self, directory: PathBuf, is_trusted: bool) {
-        (self.job, self.restart, self.is_trusted) = (Some(directory), false, is_trusted);
+    fn resume(&mut self, directory: PathBuf, deaths: Deaths) {
+        (self.job, self.restart, self.deaths) = (Some(directory), false, deaths);
     }
 }
 

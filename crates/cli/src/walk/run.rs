@@ -132,7 +132,7 @@ fn beside_catalog(
     session: &Session<'_>,
 ) -> Result<WithJob, Refused> {
     let (agrees, roots) = (arguments.agrees(), root_paths(&arguments.paths));
-    let asked = Asked { restarts: arguments.restart, is_trusted: arguments.is_trusted, agrees, roots };
+    let asked = Asked { restarts: arguments.restart, deaths: arguments.deaths, agrees, roots };
     let has_job = !arguments.lacks_job() && session.runs_tasks();
     beside::begin((output, "atta walk"), has_job.then_some(asked), arguments.report.kept())
 }
@@ -149,8 +149,8 @@ fn in_directory(arguments: &WalkArguments, directory: &Path, session: &Session<'
         let what = format!("a walk with --job takes each PATH once: {root} is number {number}, too");
         return Err(Refused::usage(what, "leave it out"));
     }
-    let (restarts, is_trusted) = (arguments.restart, arguments.is_trusted);
-    let asked = Asked { restarts, is_trusted, agrees: arguments.agrees(), roots };
+    let (restarts, deaths) = (arguments.restart, arguments.deaths);
+    let asked = Asked { restarts, deaths, agrees: arguments.agrees(), roots };
     job::begin(&JobPlace::from(directory), asked, arguments.report.kept())
 }
 

@@ -109,6 +109,9 @@ VOLUME
   # Two clients that make and look up a directory at the same time may give it two layouts, one after the other. By default a client then does not
   # find files that are on another brick than the last layout says.
   client_of_glusterd volume set "$volume" cluster.lookup-optimize off >/dev/null
+  # A call that a brick does not answer fails after a minute, not after half an hour: once, two clients that copied to the same directories
+  # on a loaded machine waited for each other so long.
+  client_of_glusterd volume set "$volume" network.frame-timeout 60 >/dev/null
   client_of_glusterd volume start "$volume" >/dev/null
 }
 

@@ -244,6 +244,48 @@ fn ranks_die_at_each_point_of_a_run() {
     }
 }
 
+// Ranks die at the same entry, directory or chunk again and again: it is left out, and reported. All else is done.
+#[test]
+fn what_each_rank_dies_at_is_left_out() {
+    let test = "what_each_rank_dies_at_is_left_out";
+    let Some(mpi) = surviving(test, mpis(test)) else { return };
+    let scratch = crate::support::scratch("mpi-poison");
+    let tree = crate::support::make_directory(scratch.join("tree"));
+    for directory in 0..4 {
+        atta_testkit::trees::flat(&tree.join(format!("d{directory}")), 60).unwrap();
+    }
+    let large: Vec<u8> = b"large ".iter().copied().cycle().take(5 << 20).collect();
+    std::fs::write(tree.join("d2/large"), large).unwrap();
+    std::fs::write(tree.join("d3/bad"), b"bad").unwrap();
+    let files = 4 * 60 + 2;
+    for (poison, name, lost) in [("entry", "bad", 1), ("directory", "d1", 60), ("chunk", "large", 1)] {
+        let (inject, errors) = (scratch.join("inject"), scratch.join("errors"));
+        std::fs::write(&inject, format!("any {poison} {name}\n")).unwrap();
+        let target = scratch.join(format!("copy-{poison}"));
+        // Four die: nothing is noted of the first death.
+        let mut command = mpi.launch_surviving(5, Some(&mpi.plugin)).unwrap();
+        command.arg(env!("CARGO_BIN_EXE_atta")).args(["copy", "--json", "-j", "1", "--chunk", "1M"]);
+        command.arg("--inject").arg(&inject).arg("--errors").arg(&errors).args([&tree, &target]);
+        let output = atta_testkit::mpi::alone(command.stdin(Stdio::null()));
+        let about = format!("{poison}: {}", text(&output.stderr));
+        expect_code(&output, 3, &about);
+        let said = std::fs::read_to_string(&errors).unwrap();
+        let rows: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let [row] = &rows[..] else { panic!("{said}\n{about}") };
+        assert!(row["path"].as_str().unwrap().ends_with(name) && row["operation"] == "try again", "{row}");
+        let copied = atta_testkit::oracle::list(&target).unwrap();
+        assert_eq!(copied.values().filter(|record| record.kind == 'f').count(), files - lost, "{about}");
+        // A later launch tries it again.
+        let mut again = Command::new(env!("CARGO_BIN_EXE_atta"));
+        let output = again.args(["copy", "--json"]).args([tree.join("."), target.clone()]).output().unwrap();
+        expect_code(&output, 0, &text(&output.stderr));
+        assert_eq!(
+            atta_testkit::oracle::list(&target).unwrap().len(),
+            atta_testkit::oracle::list(&tree).unwrap().len()
+        );
+    }
+}
+
 // The daemon of the launcher on that host lives: Open MPI ends all ranks when it dies.
 #[test]
 fn all_ranks_of_a_host_die() {

@@ -130,7 +130,7 @@ pub(crate) fn run_with_input(command: &mut Command, input: &[u8]) -> Ran {
     running.finish()
 }
 
-/// A command that runs. Its outputs are read as they come.
+/// A command that runs. Its outputs are read as they come. Dropping it kills the command.
 pub(crate) struct Running {
     child: Child,
     outputs: Vec<std::thread::JoinHandle<Vec<u8>>>,
@@ -206,16 +206,33 @@ impl Running {
                 break status;
             }
             if start.elapsed() > PATIENCE {
-                self.child.kill().expect("kill the child");
-                self.child.wait().expect("wait for the child");
-                panic!("still running after {} s", PATIENCE.as_secs());
+                // Before it is killed: a call that the kernel cannot interrupt may keep it.
+                let calls = system_calls(self.child.id());
+                panic!("still running after {} s; system calls of its threads: {calls}", PATIENCE.as_secs());
             }
             std::thread::sleep(Duration::from_millis(2));
         };
-        let mut outputs = self.outputs.into_iter().map(|output| output.join().expect("read an output"));
+        let outputs = std::mem::take(&mut self.outputs);
+        let mut outputs = outputs.into_iter().map(|output| output.join().expect("read an output"));
         let (stdout, stderr) = (outputs.next().unwrap_or_default(), outputs.next().unwrap_or_default());
         Ran { status, stdout, stderr }
     }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It has ended, where the test goes well.
+        let _ended = self.child.kill();
+        let _status = self.child.wait();
+    }
+}
+
+/// What each thread of a process waits for: `/proc/PID/task/TID/syscall`, the number of the call and its arguments.
+fn system_calls(process: u32) -> String {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return String::new() };
+    let of_thread = |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("syscall"));
+    let calls: Vec<String> = threads.filter_map(|thread| of_thread(thread.ok()?).ok()).collect();
+    calls.join("; ").replace('\n', "")
 }
 
 fn drain(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {

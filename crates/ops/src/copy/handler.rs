@@ -344,6 +344,10 @@ impl Handler for CopyOperation<'_> {
         }
     }
 
+    fn chunk_of(&self, task: &[u8]) -> Option<(Vec<u8>, u64)> {
+        self.large_chunk_of(task)
+    }
+
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {
         match LinkTask::decode_all(task) {
             Some(LinkTask::Wait { key, from }) => self.links.copying.wait(key, from),

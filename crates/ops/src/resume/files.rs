@@ -1,17 +1,18 @@
-//! The files in the directory of a job: private, without links, and written so that a reader sees all of a file or none. Who holds a job, and which
-//! logs are still written. What the files say is the part of others.
+//! The files in the directory of a job. Who holds a job, and which logs are still written. What the files say is the part of others.
 
 use std::ffi::{CStr, CString};
 use std::time::{Duration, Instant};
 
-use atta_entry::{Errno, Kind};
+use atta_entry::Errno;
 use atta_ledger::LogName;
 use rustix::fd::{AsFd as _, OwnedFd};
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 
 use super::error::NotBegun;
 use super::header::{BYTES_MAX, Header};
 use crate::jobs::record::Record;
+use crate::plain::{is_kept_by_nfs, open_plain, read_open, remove, sync_directory};
+use crate::underway;
 use atta_sys::{self as sys, retry};
 
 /// Most logs of a job.
@@ -120,14 +121,6 @@ pub(super) fn is_held_by(directory: &OwnedFd, holder: &OwnedFd) -> bool {
     sys::is_name_of(directory, HOLDER, holder)
 }
 
-fn sync_directory(directory: &OwnedFd) -> Result<(), Errno> {
-    match retry(|| rustix::fs::fsync(directory)) {
-        // This file system syncs no directories.
-        Err(Errno::INVAL) => Ok(()),
-        synced => synced,
-    }
-}
-
 /// Whether a process holds a job.
 #[derive(Debug)]
 pub(super) enum Holding {
@@ -172,25 +165,11 @@ pub(super) fn forget_holder(directory: &OwnedFd) -> Result<(), Errno> {
     remove(directory, HOLDER)
 }
 
-fn remove(directory: &OwnedFd, name: &CStr) -> Result<(), Errno> {
-    match retry(|| rustix::fs::unlinkat(directory, name, AtFlags::empty())) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        // A process of this host has it open. It goes when that closes it.
-        Err(Errno::BUSY) if is_kept_by_nfs(name) => Ok(()),
-        Err(errno) => Err(errno),
-    }
-}
-
 pub(super) fn is_own(name: &CStr) -> bool {
     [HOLDER, JOB, JOB_PARTIAL, END, END_PARTIAL, CATALOG].contains(&name)
         || log_name(name).is_some()
+        || underway::is_own(name)
         || is_kept_by_nfs(name)
-}
-
-/// Whether an NFS client may have given this name to a file that was removed while it was open. It stays if the client goes down.
-fn is_kept_by_nfs(name: &CStr) -> bool {
-    let digits = name.to_bytes().strip_prefix(b".nfs");
-    digits.is_some_and(|digits| digits.len() == 24 && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// Takes the lock of a job, and names this process as its holder.
@@ -225,16 +204,6 @@ pub(super) fn hold(directory: &OwnedFd) -> Result<OwnedFd, NotBegun> {
     Ok(file)
 }
 
-/// Opens a regular file without following a link. It must have one name, and the owner of its directory.
-pub(super) fn open_plain(directory: &OwnedFd, name: &CStr, access: OFlags) -> Result<OwnedFd, Errno> {
-    let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = retry(|| rustix::fs::openat(directory, name, flags, Mode::RUSR | Mode::WUSR))?;
-    let found = sys::stat_descriptor(&file)?;
-    let is_plain = found.kind() == Kind::File && found.nlink == 1;
-    let is_own = found.uid == sys::stat_descriptor(directory)?.uid;
-    if is_plain && is_own { Ok(file) } else { Err(Errno::PERM) }
-}
-
 /// The bytes of a file, if it is there.
 pub(super) fn read(directory: &OwnedFd, name: &CStr, most: usize) -> Result<Option<Vec<u8>>, NotBegun> {
     let read = match open_plain(directory, name, OFlags::RDONLY) {
@@ -242,28 +211,6 @@ pub(super) fn read(directory: &OwnedFd, name: &CStr, most: usize) -> Result<Opti
         opened => opened.and_then(|file| read_open(&file, most)),
     };
     read.map(Some).map_err(|errno| NotBegun::Failed("read", errno))
-}
-
-fn read_open(file: &OwnedFd, most: usize) -> Result<Vec<u8>, Errno> {
-    let size = usize::try_from(sys::stat_descriptor(file)?.size).unwrap_or(usize::MAX);
-    if size > most {
-        return Err(Errno(rustix::io::Errno::FBIG.raw_os_error()));
-    }
-    let mut bytes = vec![0; size];
-    let filled = sys::data::read_full_at(file, &mut bytes, 0)?;
-    bytes.truncate(filled);
-    Ok(bytes)
-}
-
-/// Writes a file and gives it its name when it is on storage.
-pub(super) fn write(directory: &OwnedFd, (partial, name): (&CStr, &CStr), bytes: &[u8]) -> Result<(), Errno> {
-    // Of a run that was killed.
-    let _ = retry(|| rustix::fs::unlinkat(directory, partial, AtFlags::empty()));
-    let file = open_plain(directory, partial, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
-    sys::data::write_all_at(&file, bytes, 0)?;
-    retry(|| rustix::fs::fsync(&file))?;
-    retry(|| rustix::fs::renameat(directory, partial, directory, name))?;
-    sync_directory(directory)
 }
 
 /// The header of a job, if there is one.

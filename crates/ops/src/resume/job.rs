@@ -11,11 +11,12 @@ use rustix::fs::{AtFlags, OFlags};
 
 use super::error::{BadLog, NotBegun};
 use super::files::{
-    self, END, END_PARTIAL, JOB, JOB_PARTIAL, LOGS_MAX, hold, is_own, log_name, open_plain, read,
-    read_header, write,
+    self, END, END_PARTIAL, JOB, JOB_PARTIAL, LOGS_MAX, hold, is_own, log_name, read, read_header,
 };
 use super::header::{BYTES_MAX, Header, Request};
 use super::place::JobPlace;
+use crate::plain::{open_plain, write};
+use crate::underway::Suspects;
 use atta_sys::{self as sys, retry};
 
 /// How often a directory is made again if other processes remove it.
@@ -241,6 +242,7 @@ impl LoggedJob {
             // A log that stays does no harm.
             let _ = retry(|| rustix::fs::unlinkat(&self.directory, name, AtFlags::empty()));
         }
+        Suspects::forget(&self.directory);
         Ok(())
     }
 }

@@ -23,6 +23,7 @@ use rustix::fd::OwnedFd;
 
 use crate::descriptors::Budget;
 use crate::tree::anchors::Anchors;
+use crate::tree::at::left_out;
 use crate::tree::away::Sent;
 use crate::tree::debts::Due;
 use crate::tree::directory::Directory;
@@ -104,6 +105,8 @@ pub(crate) struct Worker<'a, V: Handler> {
     pub(crate) buffer: Vec<MaybeUninit<u8>>,
     pub(crate) names: Names,
     pub(crate) noter: Noter<'a, V::State>,
+    /// The current task has noted what it is at.
+    pub(crate) is_noted: bool,
     /// Names of the current buffer that the rules exclude.
     pub(crate) excluded: u64,
 }
@@ -244,8 +247,12 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         queue: &mut Queue<'_, Self>,
     ) {
         self.throttle(1);
-        match self.open(worker, parent, name, target) {
+        let is_left_out = self.is_left_out(worker, parent, Some(name));
+        match if is_left_out { Ok(None) } else { self.open(worker, parent, name, target) } {
             Ok(Some(directory)) => return Thread { job: self, worker, queue }.read(&directory),
+            Ok(None) if is_left_out => {
+                Thread { job: self, worker, queue }.fail_name(parent, name.as_bytes(), left_out());
+            }
             Ok(None) => {}
             Err(errno) => {
                 self.fail_at(worker, Operation::OpenDirectory, parent, Some(name.as_bytes()), errno);
@@ -391,6 +398,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             })),
             Err(errno) => Err(*errno),
         };
+        self.note_own(worker, own);
         self.visit.task(&mut Cx::new(&mut worker.visit, &mut worker.tasks, here), &own.bytes);
         // A task has no directory to prune, and the next entry must not inherit the flag.
         worker.tasks.pruned = false;
@@ -438,6 +446,7 @@ impl<'a, V: Handler> Job for TreeJob<'a, V> {
             buffer: Vec::new(),
             names: Names::default(),
             noter: Noter::new(self.journal, &self.options.stop),
+            is_noted: false,
             excluded: 0,
         }
     }
@@ -476,6 +485,7 @@ impl<'a, V: Handler> Job for TreeJob<'a, V> {
             Task::Settle(is_help) => self.settle(worker, is_help, queue),
             Task::Redo(redo) => Thread { job: self, worker, queue }.redo(*redo),
         }
+        self.note_nothing(worker);
         // What failed outside of a slice keeps none from being done.
         worker.noter.take_failure();
         self.counters[worker.index].looked(steps);

@@ -33,6 +33,7 @@ use atta_runtime::Facts;
 
 use crate::tree::directory::{Directory, SliceResults, State};
 use crate::tree::listing::names::{Name, Names};
+use crate::underway::Underway;
 use earlier::Earlier;
 pub use earlier::{FromLog, Gone, ResumeError};
 
@@ -70,6 +71,8 @@ pub struct Journal<R> {
     /// Notes of any thread: about large files, and names that leave for another rank.
     shared: OfThread<R>,
     earlier: Earlier,
+    /// What threads are at, in a launch in which a rank has died.
+    underway: Option<Underway>,
 }
 
 /// What was done before a sync that has begun. Dropping it forgets that: a later run does it again.
@@ -191,6 +194,7 @@ impl<R: SliceResults> Journal<R> {
             confirmed,
             shared,
             earlier: Earlier::new(key),
+            underway: None,
         }
     }
 
@@ -216,6 +220,21 @@ impl<R: SliceResults> Journal<R> {
     pub fn holding(self) -> Self {
         self.hold();
         self
+    }
+
+    /// Lets threads note what they are at.
+    #[must_use]
+    pub fn with_underway(self, underway: Option<Underway>) -> Self {
+        Self { underway, ..self }
+    }
+
+    pub(crate) fn underway(&self) -> Option<&Underway> {
+        self.underway.as_ref()
+    }
+
+    /// The key of the job.
+    pub(crate) fn key(&self) -> Key {
+        self.key
     }
 
     /// The number of the run, from 1.

@@ -222,6 +222,11 @@ pub(crate) trait Handler: Sync {
         true
     }
 
+    /// The file and the index of the first chunk, if these bytes are a task for chunks of a large file.
+    fn chunk_of(&self, _task: &[u8]) -> Option<(Vec<u8>, u64)> {
+        None
+    }
+
     /// Runs a task that was pushed.
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]);
 

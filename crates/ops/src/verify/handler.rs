@@ -370,6 +370,10 @@ impl<const LOGGED: bool> Handler for Comparing<'_, LOGGED> {
         Task::decode_all(task).is_some_and(|task| task.is_possible(in_directory))
     }
 
+    fn chunk_of(&self, task: &[u8]) -> Option<(Vec<u8>, u64)> {
+        self.large_chunk_of(task)
+    }
+
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {
         match (Task::decode_all(task), cx.opened()) {
             (Some(Task::Large(task)), _) => self.large_task(cx, task),

@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
 use rustix::fd::{AsFd, OwnedFd};
 
-use crate::inject::{Point, pass};
+use crate::inject::{Point, Poison, pass, taste};
+use crate::tree::at::left_out;
 use crate::tree::directory::Directory;
 use crate::tree::journal::Journal;
 use crate::tree::listing::facts::Fact;
@@ -57,10 +58,19 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         facts.resize(BLOCK, Fact::default());
         let mut rest = names.iter();
         let mut block = [Name::NONE; BLOCK];
+        let noted = job.noted(self.worker, directory);
+        let most = if noted.is_some_and(|noted| noted.is_suspected) { 1 } else { BLOCK };
         while !self.queue.is_stopping() {
-            let count = rest.fill(&mut block);
+            let count = rest.fill(&mut block[..most]);
             if count == 0 {
                 break;
+            }
+            if let Some(noted) = noted {
+                noted.note(self.worker.index, &block[..count]);
+                if most == 1 && noted.leaves_out(block[0].bytes()) {
+                    self.fail_name(directory, block[0].bytes(), left_out());
+                    continue;
+                }
             }
             pass(Point::Consumption);
             let here = Here { directory, descriptor: &descriptor, slice: Some(slice) };
@@ -91,6 +101,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         let job = self.job;
         let (mut asked, mut is_stale, mut is_gone) = (0, false, false);
         for (&name, fact) in block.iter().zip(facts) {
+            taste(Poison::Entry, name.bytes());
             // Names that need no `statx` count too. Otherwise, if none needs one, the root's time alone would set the average.
             asked += 1;
             let (follow, lite) = (job.options.follow, job.options.lite);

@@ -9,7 +9,8 @@ use atta_ledger::SliceNumber;
 use rustix::fd::OwnedFd;
 use rustix::fs::RawDir;
 
-use crate::inject::{Point, pass};
+use crate::inject::{Point, Poison, pass, taste};
+use crate::tree::at::left_out;
 use crate::tree::listing::names::{Name, Names};
 use crate::tree::listing::reading::Reading;
 use crate::tree::operation::{DirectoryOf, Handler, Here, HereOf, Stage};
@@ -46,11 +47,16 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
     pub(crate) fn read(&mut self, directory: &Arc<DirectoryOf<V>>) {
         let job = self.job;
         job.counters[self.worker.index].directory();
+        if job.is_left_out(self.worker, directory, None) {
+            self.fail_directory(directory, left_out());
+            return job.end_empty(self.worker, directory, self.queue);
+        }
         match directory.descriptor(&mut self.worker.held, job.features()) {
             Ok(descriptor) => {
                 let here = Here { directory, descriptor: &descriptor, slice: None };
                 job.visit.entered(&mut self.worker.visit, here);
                 pass(Point::Traversal);
+                taste(Poison::Directory, directory.name().to_bytes());
                 self.read_from(here, true, Reading::default());
             }
             Err(errno) => {

@@ -1,0 +1,115 @@
+//! What a thread is at, for `underway.rs`: noted before it opens a directory, looks at names or processes a chunk, in a launch in which a rank has
+//! died. What too many ranks have died at is left out. It handles nothing itself.
+
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use atta_entry::{Errno, Operation};
+use atta_ledger::{Id, Key};
+
+use crate::tree::job::{TreeJob, Worker};
+use crate::tree::listing::names::Name;
+use crate::tree::operation::{DirectoryOf, Handler, Own};
+use crate::tree::thread::{Failed, failed};
+use crate::underway::{Doing, Underway, What};
+
+/// A directory whose names are handled.
+#[derive(Clone, Copy)]
+pub(crate) struct Noted<'a> {
+    underway: &'a Underway,
+    key: Key,
+    id: Id,
+    /// Its names are handled one by one.
+    pub(crate) is_suspected: bool,
+}
+
+impl Noted<'_> {
+    fn name(&self, name: &[u8]) -> Id {
+        self.key.below(self.id, name)
+    }
+
+    /// Notes that a thread is about to handle these names.
+    pub(crate) fn note(&self, thread: usize, names: &[Name<'_>]) {
+        let doing = match names {
+            [name] => {
+                let name = self.name(name.bytes());
+                Doing::new(What::Name, (name, name), self.id)
+            }
+            _ => Doing::new(What::Many, (self.id, self.id), self.id),
+        };
+        self.underway.note(thread, Some(doing));
+    }
+
+    /// Whether a name is left out, as ranks have died at it.
+    pub(crate) fn leaves_out(&self, name: &[u8]) -> bool {
+        self.underway.suspects().leave_unseen(self.name(name))
+    }
+}
+
+/// Why something is left out.
+pub(crate) fn left_out() -> Failed {
+    failed(Operation::AfterDeaths)(Errno::CANCELED)
+}
+
+impl<'a, V: Handler> TreeJob<'a, V> {
+    /// A directory whose names are about to be handled; none: nothing is noted in this run.
+    pub(crate) fn noted(
+        &self,
+        worker: &mut Worker<'a, V>,
+        directory: &Arc<DirectoryOf<V>>,
+    ) -> Option<Noted<'a>> {
+        let journal = self.journal?;
+        let underway = journal.underway()?;
+        worker.is_noted = true;
+        worker.noter.path.set(directory);
+        let id = journal.earlier().id(directory.root_index(), worker.noter.path.below_root());
+        let is_suspected = underway.suspects().has_directory(id);
+        Some(Noted { underway, key: journal.key(), id, is_suspected })
+    }
+
+    /// Notes that a thread is about to open or read a directory: a name in this one, or itself. Returns whether it is left out.
+    pub(crate) fn is_left_out(
+        &self,
+        worker: &mut Worker<'a, V>,
+        directory: &Arc<DirectoryOf<V>>,
+        name: Option<&CStr>,
+    ) -> bool {
+        let Some(noted) = self.noted(worker, directory) else { return false };
+        let (of, above) = match (name, directory.parent()) {
+            (Some(name), _) => (noted.name(name.to_bytes()), noted.id),
+            (None, Some(_)) => {
+                let path = worker.noter.path.below_root();
+                let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or_default();
+                (noted.id, noted.key.of_path(directory.root_index(), &path[..end]))
+            }
+            (None, None) => (noted.id, noted.id),
+        };
+        noted.underway.note(worker.index, Some(Doing::new(What::Directory, (of, of), above)));
+        noted.underway.suspects().leave_unread(of)
+    }
+
+    /// Notes that a thread is about to run a task of the operation, if that is a chunk of a large file.
+    pub(crate) fn note_own(&self, worker: &mut Worker<'a, V>, own: &Own<V::State>) {
+        if self.journal.is_none_or(|journal| journal.underway().is_none()) {
+            return;
+        }
+        let (Some(directory), Some((name, chunk))) = (own.directory(), self.visit.chunk_of(&own.bytes))
+        else {
+            return;
+        };
+        if let Some(noted) = self.noted(worker, directory) {
+            let file = noted.name(&name);
+            let of = noted.key.below(file, &chunk.to_le_bytes());
+            noted.underway.note(worker.index, Some(Doing::new(What::Chunk, (of, file), noted.id)));
+        }
+    }
+
+    /// Notes that a thread is at nothing.
+    pub(crate) fn note_nothing(&self, worker: &mut Worker<'a, V>) {
+        if std::mem::take(&mut worker.is_noted)
+            && let Some(underway) = self.journal.and_then(|journal| journal.underway())
+        {
+            underway.note(worker.index, None);
+        }
+    }
+}
