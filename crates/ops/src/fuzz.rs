@@ -70,7 +70,7 @@ fn targets() -> Vec<Target> {
     targets.extend(resume::fuzz::targets());
     targets.extend(sum::fuzz::targets());
     targets.extend(verify::fuzz::targets());
-    let deaths = Target::new("underway.rs: Suspects", vec![underway::sample()], underway::reread);
+    let deaths = Target::new("underway.rs: from_bytes", vec![underway::sample()], underway::reread);
     // Bytes of a slot that say nothing, any order, the same death twice.
     targets.push(deaths.holding(64).of_several_encodings());
     let names = walk::LinkedNames::sample();

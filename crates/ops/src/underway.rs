@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{CStr, CString};
 
-use atta_entry::{Code as _, Errno};
+use atta_entry::{Code as _, Errno, Operation};
 use atta_ledger::Id;
 use rustix::fd::OwnedFd;
 use rustix::fs::OFlags;
@@ -24,6 +24,8 @@ use atta_sys::{self as sys, retry};
 
 /// So many deaths at one thing are enough to leave it out.
 pub const DEATHS_MOST: usize = 3;
+/// The failure of what is left out.
+pub(crate) const LEFT_OUT: (Operation, Errno) = (Operation::AfterDeaths, Errno::CANCELED);
 /// Bytes of a slot.
 const SLOT: usize = 56;
 /// Most bytes of a file that are read.

@@ -4,13 +4,11 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use atta_entry::{Errno, Operation};
 use atta_ledger::{Id, Key};
 
 use crate::tree::job::{TreeJob, Worker};
 use crate::tree::listing::names::Name;
 use crate::tree::operation::{DirectoryOf, Handler, Own};
-use crate::tree::thread::{Failed, failed};
 use crate::underway::{Doing, Underway, What};
 
 /// A directory whose names are handled.
@@ -44,11 +42,6 @@ impl Noted<'_> {
     pub(crate) fn leaves_out(&self, name: &[u8]) -> bool {
         self.underway.suspects().leave_unseen(self.name(name))
     }
-}
-
-/// Why something is left out.
-pub(crate) fn left_out() -> Failed {
-    failed(Operation::AfterDeaths)(Errno::CANCELED)
 }
 
 impl<'a, V: Handler> TreeJob<'a, V> {

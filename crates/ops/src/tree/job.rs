@@ -23,7 +23,6 @@ use rustix::fd::OwnedFd;
 
 use crate::descriptors::Budget;
 use crate::tree::anchors::Anchors;
-use crate::tree::at::left_out;
 use crate::tree::away::Sent;
 use crate::tree::debts::Due;
 use crate::tree::directory::Directory;
@@ -43,6 +42,7 @@ use crate::tree::start::roots::Roots;
 use crate::tree::task::Task;
 use crate::tree::task::bytes::{self, PackedBy};
 use crate::tree::thread::Thread;
+use crate::underway::LEFT_OUT;
 use atta_sys::{self as sys, Features, Place};
 
 /// A walk in the form that the runtime runs.
@@ -251,7 +251,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         match if is_left_out { Ok(None) } else { self.open(worker, parent, name, target) } {
             Ok(Some(directory)) => return Thread { job: self, worker, queue }.read(&directory),
             Ok(None) if is_left_out => {
-                Thread { job: self, worker, queue }.fail_name(parent, name.as_bytes(), left_out());
+                self.fail_at(worker, LEFT_OUT.0, parent, Some(name.as_bytes()), LEFT_OUT.1);
             }
             Ok(None) => {}
             Err(errno) => {

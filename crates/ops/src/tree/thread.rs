@@ -8,6 +8,7 @@ use crate::tree::directory::Directory;
 use crate::tree::job::{TreeJob, Worker, push_own};
 use crate::tree::operation::{DirectoryOf, Handler};
 use crate::tree::task::Task;
+use crate::underway;
 
 /// A thread that runs a task: the walk, the state of the thread, and the queue for more tasks.
 pub(crate) struct Thread<'t, 'j, 'q, V: Handler> {
@@ -22,6 +23,9 @@ pub(crate) struct Failed {
     operation: Operation,
     errno: Errno,
 }
+
+/// The failure of what is left out, as ranks have died at it.
+pub(crate) const LEFT_OUT: Failed = Failed { operation: underway::LEFT_OUT.0, errno: underway::LEFT_OUT.1 };
 
 /// Returns a function that adds the operation to an error number.
 pub(crate) fn failed(operation: Operation) -> impl Fn(Errno) -> Failed {

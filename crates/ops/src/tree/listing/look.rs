@@ -11,7 +11,6 @@ use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
 use rustix::fd::{AsFd, OwnedFd};
 
 use crate::inject::{Point, Poison, pass, taste};
-use crate::tree::at::left_out;
 use crate::tree::directory::Directory;
 use crate::tree::journal::Journal;
 use crate::tree::listing::facts::Fact;
@@ -23,7 +22,7 @@ use crate::tree::operation::{Cx, DirectoryOf, Handler, Here, HereOf, Stage};
 use crate::tree::profile::Phase;
 use crate::tree::slice::{CurrentSlice, Extent};
 use crate::tree::task::Task;
-use crate::tree::thread::{Failed, Thread, failed};
+use crate::tree::thread::{Failed, LEFT_OUT, Thread, failed};
 use atta_sys as sys;
 
 /// Names in a block.
@@ -68,7 +67,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             if let Some(noted) = noted {
                 noted.note(self.worker.index, &block[..count]);
                 if most == 1 && noted.leaves_out(block[0].bytes()) {
-                    self.fail_name(directory, block[0].bytes(), left_out());
+                    self.fail_name(directory, block[0].bytes(), LEFT_OUT);
                     continue;
                 }
             }

@@ -10,14 +10,13 @@ use rustix::fd::OwnedFd;
 use rustix::fs::RawDir;
 
 use crate::inject::{Point, Poison, pass, taste};
-use crate::tree::at::left_out;
 use crate::tree::listing::names::{Name, Names};
 use crate::tree::listing::reading::Reading;
 use crate::tree::operation::{DirectoryOf, Handler, Here, HereOf, Stage};
 use crate::tree::profile::Phase;
 use crate::tree::slice::{CurrentSlice, Extent, Slice};
 use crate::tree::task::Task;
-use crate::tree::thread::{Thread, failed};
+use crate::tree::thread::{LEFT_OUT, Thread, failed};
 use atta_sys as sys;
 
 /// The buffer for `getdents64`. Larger ones no longer help; it holds some 8,000 short names.
@@ -48,7 +47,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         let job = self.job;
         job.counters[self.worker.index].directory();
         if job.is_left_out(self.worker, directory, None) {
-            self.fail_directory(directory, left_out());
+            self.fail_directory(directory, LEFT_OUT);
             return job.end_empty(self.worker, directory, self.queue);
         }
         match directory.descriptor(&mut self.worker.held, job.features()) {
