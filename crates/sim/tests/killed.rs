@@ -1,5 +1,5 @@
 //! Jobs of which everything is killed at any event, or some ranks die, and which go on on other numbers of ranks, drawn from seeds. `ATTA_SIM_SEEDS` says how many
-//! (10,000 if unset), `ATTA_SIM_SEED` repeats one.
+//! (20,000 if unset), `ATTA_SIM_SEED` repeats one.
 
 use std::panic::resume_unwind;
 
@@ -34,7 +34,7 @@ fn killed_jobs_do_each_file_once() {
         println!("{:?}", judged(seed));
         return;
     }
-    let count = variable("ATTA_SIM_SEEDS").unwrap_or(10_000);
+    let count = variable("ATTA_SIM_SEEDS").unwrap_or(20_000);
     let part = |thread| KEPT.iter().copied().chain(0..count).skip(thread).step_by(THREADS);
     let (killed, died) = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
