@@ -33,22 +33,28 @@ impl Point {
 pub enum Poison {
     /// An entry is about to be looked at.
     Entry,
-    /// A directory was opened, and nothing of it was read.
+    /// A directory is about to be opened.
+    Opening,
+    /// Names of a directory are about to be read.
     Directory,
+    /// A large file is about to be opened and cut.
+    Plan,
     /// The second chunk of a large file is about to be processed.
     Chunk,
 }
 
 impl Poison {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Entry, Self::Directory, Self::Chunk];
+    pub const ALL: [Self; 5] = [Self::Entry, Self::Opening, Self::Directory, Self::Plan, Self::Chunk];
 
     /// The word by which it is chosen.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Entry => "entry",
+            Self::Opening => "opening",
             Self::Directory => "directory",
+            Self::Plan => "plan",
             Self::Chunk => "chunk",
         }
     }

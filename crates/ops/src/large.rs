@@ -187,18 +187,25 @@ pub(crate) trait Chunked: Handler {
         TaskOf::<Self>::decode_all(task).is_some_and(|task| !in_directory || task.names_an_entry())
     }
 
-    /// As [`Handler::chunk_of`], for tasks of large files.
-    fn large_chunk_of(&self, task: &[u8]) -> Option<(Vec<u8>, u64)> {
+    /// As [`Handler::file_of`], for tasks of large files.
+    fn large_file_of(&self, task: &[u8]) -> Option<(Vec<u8>, Option<u64>)> {
         match TaskOf::<Self>::decode_all(task)? {
-            LargeTask::Chunks(chunks) => Some((chunks.name.into_bytes(), chunks.first)),
-            LargeTask::Plan(_) | LargeTask::Ended { .. } => None,
+            LargeTask::Plan(plan) => Some((plan.name.into_bytes(), None)),
+            LargeTask::Chunks(chunks) => {
+                let from = chunks.range().start;
+                Some((chunks.name.into_bytes(), Some(from)))
+            }
+            LargeTask::Ended { .. } => None,
         }
     }
 
     /// Runs a task of a large file.
     fn large_task(&self, cx: &mut Cx<'_, Self>, task: TaskOf<Self>) {
         match task {
-            LargeTask::Plan(plan) => self.plan(cx, &plan),
+            LargeTask::Plan(plan) => {
+                taste(Poison::Plan, plan.name.to_bytes());
+                self.plan(cx, &plan);
+            }
             LargeTask::Chunks(chunks) => self.run_chunks(cx, chunks),
             LargeTask::Ended { file, chunk, result } => {
                 self.end_chunk(cx, ChunkId { file, chunk }, result, By::Another);

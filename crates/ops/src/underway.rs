@@ -11,7 +11,7 @@
 //! Directories and names are noted by their identities in the logs: 16 bytes, whatever their paths. What cannot be written or read is not noted, and
 //! ends nothing.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::{CStr, CString};
 
 use atta_entry::{Code as _, Errno, Operation};
@@ -23,7 +23,9 @@ use crate::plain::{open_plain, read_open, remove, write};
 use atta_sys::{self as sys, retry};
 
 /// So many deaths at one thing are enough to leave it out.
-pub const DEATHS_MOST: usize = 3;
+const DEATHS_MOST: usize = 3;
+/// So many deaths at chunks of one file, whichever, are enough to leave it out.
+const DEATHS_IN_FILE_MOST: usize = 5;
 /// The failure of what is left out.
 pub(crate) const LEFT_OUT: (Operation, Errno) = (Operation::AfterDeaths, Errno::CANCELED);
 /// Bytes of a slot.
@@ -102,6 +104,48 @@ struct Death {
     doing: Doing,
 }
 
+/// What is left out, and the deaths that it explains.
+struct Blamed {
+    what: What,
+    whole: [u8; 16],
+    deaths: BTreeSet<(u32, u32)>,
+}
+
+impl Blamed {
+    /// What has enough deaths, and the most: several things if all of them were under way at so many.
+    fn most(deaths: &BTreeSet<Death>) -> Vec<Self> {
+        let at = |is_one: &dyn Fn(&Doing) -> bool| -> BTreeSet<(u32, u32)> {
+            deaths.iter().filter(|death| is_one(&death.doing)).map(|death| (death.run, death.rank)).collect()
+        };
+        let each = deaths.iter().map(|death| death.doing).filter(|doing| doing.what != What::Many);
+        let enough = each.filter_map(|doing| {
+            let Doing { what, whole, above, .. } = doing;
+            let mut own = at(&|other| *other == doing);
+            let mut count = own.len();
+            match what {
+                What::Name => {
+                    // It may have been among the names that were under way when one rank died.
+                    let many = at(&|other| other.what == What::Many && other.above == above);
+                    count += many.len().min(1);
+                    own.extend(many);
+                }
+                What::Chunk => {
+                    let of_file = at(&|other| other.what == What::Chunk && other.whole == whole);
+                    if of_file.len() >= DEATHS_IN_FILE_MOST {
+                        count = count.max(DEATHS_MOST);
+                        own = of_file;
+                    }
+                }
+                What::Directory | What::Many => {}
+            }
+            (count >= DEATHS_MOST).then_some((count, Self { what, whole, deaths: own }))
+        });
+        let enough: Vec<_> = enough.collect();
+        let most = enough.iter().map(|(count, _)| *count).max();
+        enough.into_iter().filter(|(count, _)| Some(*count) == most).map(|(_, blamed)| blamed).collect()
+    }
+}
+
 /// What the ranks that have died in this launch were at, but for the first of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suspects {
@@ -116,28 +160,29 @@ pub struct Suspects {
 
 impl Suspects {
     fn new(deaths: BTreeSet<Death>) -> Self {
-        let mut by_doing = BTreeMap::<Doing, usize>::new();
-        for death in &deaths {
-            *by_doing.entry(death.doing).or_default() += 1;
-        }
-        let many = |above: [u8; 16]| {
-            let doing = Doing { what: What::Many, of: above, whole: above, above };
-            by_doing.get(&doing).copied().unwrap_or_default()
-        };
         let (mut unread, mut unseen) = (HashSet::new(), HashSet::new());
-        for (doing, count) in &by_doing {
-            let (out, count) = match doing.what {
-                What::Directory => (&mut unread, *count),
-                // It may have been among the names that were under way when one rank died.
-                What::Name => (&mut unseen, count + many(doing.above).min(1)),
-                What::Many => continue,
-                What::Chunk => (&mut unseen, *count),
-            };
-            if count >= DEATHS_MOST {
-                out.insert(doing.whole);
+        let directories = deaths.iter().map(|death| death.doing.above).collect();
+        // Other threads of a rank that dies are at something, too. So the thing with most deaths is to blame for these, and what is left may be to
+        // blame for others. In order, so that what was left out stays out.
+        let mut unexplained = BTreeSet::new();
+        let mut rest = deaths.iter().peekable();
+        while let Some(death) = rest.next() {
+            unexplained.insert(*death);
+            if rest.peek().is_some_and(|next| next.run == death.run) {
+                continue;
+            }
+            loop {
+                let most = Blamed::most(&unexplained);
+                if most.is_empty() {
+                    break;
+                }
+                for Blamed { what, whole, deaths } in most {
+                    let out = if what == What::Directory { &mut unread } else { &mut unseen };
+                    out.insert(whole);
+                    unexplained.retain(|death| !deaths.contains(&(death.run, death.rank)));
+                }
             }
         }
-        let directories = by_doing.keys().map(|doing| doing.above).collect();
         Self { deaths, unread, unseen, directories }
     }
 
@@ -169,12 +214,16 @@ impl Suspects {
         Self::from_bytes(&bytes).unwrap_or_default()
     }
 
-    /// Adds what the ranks were at that have left files, keeps it for the other ranks, and removes those files.
+    /// Adds what the ranks were at that have left files, keeps it for the other ranks, and removes those files. `since`: the first run of this launch.
+    /// What is older does not count.
     #[must_use]
-    pub fn gather(directory: &OwnedFd) -> Self {
+    pub fn gather(directory: &OwnedFd, since: u32) -> Self {
         let mut deaths = Self::read(directory).deaths;
-        let left = files_of_ranks(directory);
-        for (name, (run, rank)) in &left {
+        deaths.retain(|death| death.run >= since);
+        let mut left = files_of_ranks(directory);
+        // A process that has not ended may not have written all.
+        left.retain(|(name, _)| !is_locked(directory, name));
+        for (name, (run, rank)) in left.iter().filter(|(_, (run, _))| *run >= since) {
             let bytes = read(directory, name);
             let doing = bytes.as_chunks().0.iter().filter_map(Doing::from_slot);
             deaths.extend(doing.map(|doing| Death { run: *run, rank: *rank, doing }));
@@ -214,7 +263,8 @@ impl Suspects {
 pub struct Underway {
     directory: OwnedFd,
     name: CString,
-    file: OwnedFd,
+    /// None: it was dropped.
+    file: Option<OwnedFd>,
     suspects: Suspects,
 }
 
@@ -227,7 +277,9 @@ impl Underway {
         let name = CString::new(format!("{AT}{run}.{rank}")).map_err(|_| Errno::INVAL)?;
         let file = open_plain(directory, &name, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC)?;
         let directory = retry(|| rustix::io::fcntl_dupfd_cloexec(directory, 0))?;
-        Ok(Self { directory, name, file, suspects })
+        // A file system without locks does without.
+        let _ = sys::locks::try_lock(&file);
+        Ok(Self { directory, name, file: Some(file), suspects })
     }
 
     /// What earlier deaths have left.
@@ -238,12 +290,20 @@ impl Underway {
     /// Notes what a thread is at. None: nothing.
     pub(crate) fn note(&self, thread: usize, doing: Option<Doing>) {
         let slot = doing.map_or([0; SLOT], |doing| doing.slot());
-        let _ = sys::data::write_all_at(&self.file, &slot, (thread * SLOT) as u64);
+        if let Some(file) = &self.file {
+            let _ = sys::data::write_all_at(file, &slot, (thread * SLOT) as u64);
+        }
     }
 }
 
 impl Drop for Underway {
+    /// A rank that ends with a panic dies, too.
     fn drop(&mut self) {
+        // Before it is removed: NFS keeps a name of a file that is open.
+        self.file = None;
+        if std::thread::panicking() {
+            return;
+        }
         forget(&self.directory, &self.name);
     }
 }
@@ -260,6 +320,12 @@ fn run_and_rank(name: &CStr) -> Option<(u32, u32)> {
     let (run, rank): (u32, u32) = (run.parse().ok()?, rank.parse().ok()?);
     // One spelling.
     (format!("{AT}{run}.{rank}") == text).then_some((run, rank))
+}
+
+/// Whether the process that writes a file has not ended.
+fn is_locked(directory: &OwnedFd, name: &CStr) -> bool {
+    let opened = open_plain(directory, name, OFlags::RDWR);
+    opened.is_ok_and(|file| sys::locks::try_lock(&file) == Err(Errno::AGAIN))
 }
 
 fn files_of_ranks(directory: &OwnedFd) -> Vec<(CString, (u32, u32))> {
@@ -321,6 +387,7 @@ mod tests {
         let read = Doing::new(What::Directory, (name, name), directory);
         let many = Doing::new(What::Many, (directory, directory), directory);
         let of_file = Doing::new(What::Chunk, (chunk, name), directory);
+        let of_part = |part: u8| Doing { of: [part; 16], ..of_file };
         let elsewhere = Doing::new(What::Many, (chunk, chunk), chunk);
         for (deaths, is_out) in [
             (&[one, one][..], false),
@@ -333,6 +400,8 @@ mod tests {
             (&[one, other, one, other], false),
             (&[of_file, of_file], false),
             (&[of_file, of_file, of_file], true),
+            (&[of_file, of_part(2), of_part(3), of_part(4)], false),
+            (&[of_file, of_part(2), of_part(3), of_part(4), of_part(5)], true),
         ] {
             let suspects = after(deaths);
             assert_eq!(suspects.leave_unseen(name), is_out, "{deaths:?}");
@@ -344,6 +413,28 @@ mod tests {
             assert_eq!((suspects.leave_unread(name), suspects.leave_unseen(name)), (is_out, false));
         }
         assert!(!Suspects::default().has_directory(directory));
+    }
+
+    #[test]
+    fn other_threads_of_dead_ranks_are_not_blamed() {
+        let (directory, name, other) = ids();
+        let poison = Doing::new(What::Name, (name, name), directory);
+        let beside = Doing::new(What::Name, (other, other), directory);
+        let death = |rank, doing| Death { run: 2 + rank, rank, doing };
+        let mut deaths: BTreeSet<_> = (0..3).map(|rank| death(rank, poison)).collect();
+        deaths.extend((0..2).map(|rank| death(rank, beside)));
+        let suspects = Suspects::new(deaths.clone());
+        assert!(suspects.leave_unseen(name) && !suspects.leave_unseen(other));
+        // One more death, and then three, which the name that is left out does not explain.
+        for (more, is_out) in [(5..6, false), (6..8, true)] {
+            deaths.extend(more.map(|rank| death(rank, beside)));
+            let suspects = Suspects::new(deaths.clone());
+            assert_eq!((suspects.leave_unseen(name), suspects.leave_unseen(other)), (true, is_out));
+        }
+        // Nobody can tell them apart.
+        let both = (0..3).flat_map(|rank| [death(rank, poison), death(rank, beside)]);
+        let suspects = Suspects::new(both.collect());
+        assert!(suspects.leave_unseen(name) && suspects.leave_unseen(other));
     }
 
     #[test]
@@ -369,20 +460,27 @@ mod tests {
             });
             let [first, dead, last] = ranks;
             drop((first, last));
-            // A killed process drops nothing.
-            std::mem::forget(dead);
-            let suspects = Suspects::gather(&top);
+            // A file that a process has is left alone.
+            assert_eq!(Suspects::gather(&top, 2).deaths.len(), run as usize - 2);
+            // A killed process removes nothing.
+            let name = dead.name.to_str().unwrap().to_owned();
+            let bytes = std::fs::read(scratch.join(&name)).unwrap();
+            drop(dead);
+            std::fs::write(scratch.join(&name), bytes).unwrap();
+            let suspects = Suspects::gather(&top, 2);
             assert_eq!(names(), [SUSPECTS.to_owned()]);
             assert_eq!(suspects, Suspects::read(&top));
             assert_eq!(suspects.deaths.len(), run as usize - 1);
             assert!(!suspects.leave_unread(directory));
         }
         assert!(Suspects::read(&top).leave_unseen(name));
+        // Deaths of an older launch.
+        assert_eq!(Suspects::gather(&top, 5), Suspects::default());
         // What is no list of deaths says nothing.
         std::fs::write(scratch.join("suspects"), b"damaged").unwrap();
         assert_eq!(Suspects::read(&top), Suspects::default());
         std::fs::write(scratch.join("at.5.1"), b"short").unwrap();
-        assert_eq!(Suspects::gather(&top), Suspects::default());
+        assert_eq!(Suspects::gather(&top, 2), Suspects::default());
         std::fs::write(scratch.join("at.5.01"), b"not one of these").unwrap();
         Suspects::forget(&top);
         assert_eq!(names(), [c"at.5.01".to_owned()]);

@@ -10,7 +10,7 @@ use atta_entry::Code as _;
 use atta_ops::resume::{JobPlace, LoggedJob, NotBegun, hex};
 use atta_runtime::{Group, Limits, RankError, Regrouped, Session, Way, named};
 
-use super::deaths::Deaths;
+use super::deaths::{Deaths, FIRST_RUN};
 use super::file::print_rows;
 use super::history::{self, End};
 use super::logged::RunOfJob;
@@ -32,18 +32,18 @@ pub(crate) trait Resumes: Clone {
 pub(crate) struct Going {
     directory: Vec<u8>,
     number: [u8; 16],
-    /// The launch has begun it, so nobody else knows of it.
-    is_new: bool,
+    /// The first run of this launch. If that has begun the job, nobody else knows of it.
+    since: u32,
 }
 
-atta_entry::record!(Going { directory, number, is_new });
+atta_entry::record!(Going { directory, number, since });
 
 impl Going {
     /// The arguments of the command that goes on with it. What it has done is not looked at again, since that was moments ago, unless an
     /// earlier launch has left the job.
     pub(crate) fn resumed<A: Resumes>(&self, arguments: &A) -> A {
         let mut arguments = arguments.clone();
-        let deaths = if self.is_new { Deaths::OfOwnJob } else { Deaths::Some };
+        let deaths = if self.since == FIRST_RUN { Deaths::OfOwnJob } else { Deaths::Since(self.since) };
         arguments.resume(PathBuf::from(OsString::from_vec(self.directory.clone())), deaths);
         arguments
     }
@@ -106,8 +106,8 @@ pub(crate) fn has_job(session: &mut Session<'_>, (path, of_job): (&Path, RunOfJo
     if before.is_none() && session.is_first() && session.goes_on() && !is_quiet {
         complain("note: this run goes on when ranks die", None);
     }
-    let is_new = before.map_or(of_job.run() == 1, |before| before.is_new);
-    session.set_way(Going { directory, number: of_job.number(), is_new }.way());
+    let since = before.map_or(of_job.run(), |before| before.since);
+    session.set_way(Going { directory, number: of_job.number(), since }.way());
 }
 
 /// As [`has_job`], or [`keeps_no_log`] if there is none.

@@ -52,8 +52,7 @@ pub(crate) fn arm(path: &Path, rank: u32) -> Result<(), Refused> {
     for (number, line) in text.lines().enumerate() {
         let Some(line) = Line::from_text(line) else {
             let what = format!("{name}, line {}: it is not RANK POINT COUNT or any POISON NAME", number + 1);
-            let hint =
-                "points are traversal, production and consumption; poisons are entry, directory and chunk";
+            let hint = "points are traversal, production and consumption; poisons are entry, opening, directory, plan and chunk";
             return Err(Refused::usage(what, hint));
         };
         match line {

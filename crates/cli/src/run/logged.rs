@@ -36,15 +36,15 @@ const FIRST: u32 = 0;
 pub(crate) struct RunOfJob {
     number: [u8; 16],
     run: u32,
-    /// Ranks of the launch have died: what ranks are at is noted.
-    has_deaths: bool,
+    /// The first run of the launch, if ranks have died since: then what ranks are at is noted.
+    deaths_since: Option<u32>,
 }
 
-atta_entry::record!(RunOfJob { number, run, has_deaths });
+atta_entry::record!(RunOfJob { number, run, deaths_since });
 
 impl RunOfJob {
     pub(crate) fn of(job: &Job) -> Self {
-        Self { number: job.running.number(), run: job.running.run(), has_deaths: job.deaths.are_some() }
+        Self { number: job.running.number(), run: job.running.run(), deaths_since: job.deaths.since() }
     }
 
     /// The random number that names the job.
@@ -65,13 +65,14 @@ impl RunOfJob {
     /// Notes what the threads of a rank are at, in the directory of the job. On the first rank, it gathers what dead ranks were at. None: no rank has
     /// died, or the note cannot be made: then nothing is left out.
     pub(crate) fn underway(&self, directory: &OwnedFd, rank: u32) -> Option<Underway> {
-        if !self.has_deaths {
+        let Some(since) = self.deaths_since else {
             if rank == FIRST {
                 Suspects::forget(directory);
             }
             return None;
-        }
-        let suspects = if rank == FIRST { Suspects::gather(directory) } else { Suspects::read(directory) };
+        };
+        let is_first = rank == FIRST;
+        let suspects = if is_first { Suspects::gather(directory, since) } else { Suspects::read(directory) };
         Underway::begin(directory, (self.run, rank), suspects).ok()
     }
 

@@ -244,46 +244,99 @@ fn ranks_die_at_each_point_of_a_run() {
     }
 }
 
-// Ranks die at the same entry, directory or chunk again and again: it is left out, and reported. All else is done.
+/// Runs a command on five ranks that die whenever they come to this. Returns its output, and its rows of errors.
+fn poisoned(mpi: &Mpi, scratch: &Scratch, inject: &str, words: &[&str]) -> (Output, Vec<Value>) {
+    let (file, errors) = (scratch.join("inject"), scratch.join("errors"));
+    std::fs::write(&file, inject).unwrap();
+    // Four die: nothing is noted of the first death.
+    let mut command = mpi.launch_surviving(5, Some(&mpi.plugin)).unwrap();
+    command.arg(env!("CARGO_BIN_EXE_atta")).arg(words[0]).arg("--inject").arg(&file);
+    command.arg("--errors").arg(&errors).args(&words[1..]).current_dir(scratch.path());
+    let output = atta_testkit::mpi::alone(command.stdin(Stdio::null()));
+    let rows = std::fs::read_to_string(&errors).unwrap_or_default();
+    (output, rows.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+}
+
+/// The only row of errors says that this path was left out.
+fn assert_left_out(rows: &[Value], path: &str, about: &str) {
+    let [row] = rows else { panic!("{rows:?}: {about}") };
+    assert!(
+        row["path"].as_str().unwrap().ends_with(path) && row["operation"] == "try again",
+        "{row}: {about}"
+    );
+}
+
+/// Directories of small files, one of them called `bad`, and a large file.
+fn tree_with_poison(scratch: &Scratch) -> PathBuf {
+    let tree = crate::support::make_directory(scratch.join("tree"));
+    for directory in 0..4 {
+        atta_testkit::trees::flat(&tree.join(format!("d{directory}")), 60).unwrap();
+    }
+    let large: Vec<u8> = b"large ".iter().copied().cycle().take(17 << 20).collect();
+    std::fs::write(tree.join("d2/large"), large).unwrap();
+    std::fs::write(tree.join("d3/bad"), b"bad").unwrap();
+    tree
+}
+
+// Ranks die at the same thing again and again: it is left out, and reported. All else is done, and a later launch tries it again.
 #[test]
 fn what_each_rank_dies_at_is_left_out() {
     let test = "what_each_rank_dies_at_is_left_out";
     let Some(mpi) = surviving(test, mpis(test)) else { return };
     let scratch = crate::support::scratch("mpi-poison");
-    let tree = crate::support::make_directory(scratch.join("tree"));
-    for directory in 0..4 {
-        atta_testkit::trees::flat(&tree.join(format!("d{directory}")), 60).unwrap();
-    }
-    let large: Vec<u8> = b"large ".iter().copied().cycle().take(5 << 20).collect();
-    std::fs::write(tree.join("d2/large"), large).unwrap();
-    std::fs::write(tree.join("d3/bad"), b"bad").unwrap();
-    let files = 4 * 60 + 2;
-    for (poison, name, lost) in [("entry", "bad", 1), ("directory", "d1", 60), ("chunk", "large", 1)] {
-        let (inject, errors) = (scratch.join("inject"), scratch.join("errors"));
-        std::fs::write(&inject, format!("any {poison} {name}\n")).unwrap();
-        let target = scratch.join(format!("copy-{poison}"));
-        // Four die: nothing is noted of the first death.
-        let mut command = mpi.launch_surviving(5, Some(&mpi.plugin)).unwrap();
-        command.arg(env!("CARGO_BIN_EXE_atta")).args(["copy", "--json", "-j", "1", "--chunk", "1M"]);
-        command.arg("--inject").arg(&inject).arg("--errors").arg(&errors).args([&tree, &target]);
-        let output = atta_testkit::mpi::alone(command.stdin(Stdio::null()));
+    let tree = tree_with_poison(&scratch);
+    let all = atta_testkit::oracle::list(&tree).unwrap().len();
+    let cases = [
+        ("entry", "d3/bad", 1),
+        ("opening", "d1", 60),
+        ("directory", "d1", 60),
+        ("plan", "d2/large", 1),
+        ("chunk", "d2/large", 1),
+    ];
+    for (poison, path, lost) in cases {
+        let name = path.rsplit('/').next().unwrap();
+        let target = format!("copy-{poison}");
+        let words = ["copy", "--json", "-j", "1", "--chunk", "1M", "tree", &target];
+        let (output, rows) = poisoned(mpi, &scratch, &format!("any {poison} {name}\n"), &words);
         let about = format!("{poison}: {}", text(&output.stderr));
         expect_code(&output, 3, &about);
-        let said = std::fs::read_to_string(&errors).unwrap();
-        let rows: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let [row] = &rows[..] else { panic!("{said}\n{about}") };
-        assert!(row["path"].as_str().unwrap().ends_with(name) && row["operation"] == "try again", "{row}");
-        let copied = atta_testkit::oracle::list(&target).unwrap();
-        assert_eq!(copied.values().filter(|record| record.kind == 'f').count(), files - lost, "{about}");
-        // A later launch tries it again.
+        assert_left_out(&rows, path, &about);
+        let copied = atta_testkit::oracle::list(&scratch.join(&target)).unwrap();
+        let files = copied.values().filter(|record| record.kind == 'f').count();
+        assert_eq!(files, 4 * 60 + 2 - lost, "{about}");
         let mut again = Command::new(env!("CARGO_BIN_EXE_atta"));
-        let output = again.args(["copy", "--json"]).args([tree.join("."), target.clone()]).output().unwrap();
+        again.args(["copy", "--json", "tree/.", &target]).current_dir(scratch.path());
+        let output = again.output().unwrap();
         expect_code(&output, 0, &text(&output.stderr));
-        assert_eq!(
-            atta_testkit::oracle::list(&target).unwrap().len(),
-            atta_testkit::oracle::list(&tree).unwrap().len()
-        );
+        assert_eq!(atta_testkit::oracle::list(&scratch.join(&target)).unwrap().len(), all, "{about}");
     }
+}
+
+// Nor is it looked at in another way.
+#[test]
+fn comparisons_and_sums_leave_it_out() {
+    let test = "comparisons_and_sums_leave_it_out";
+    let Some(mpi) = surviving(test, mpis(test)) else { return };
+    let scratch = crate::support::scratch("mpi-poison-others");
+    let tree = tree_with_poison(&scratch);
+    let mut copy = Command::new("cp");
+    expect_code(&copy.arg("-a").arg(&tree).arg(scratch.join("copy")).output().unwrap(), 0, "cp");
+    std::fs::write(scratch.join("copy/d3/more"), b"more").unwrap();
+    std::fs::remove_file(scratch.join("copy/d0/f0000000")).unwrap();
+    let compare = ["verify", "--json", "--output", "found", "-j", "2", "tree", "copy"];
+    let (output, rows) = poisoned(mpi, &scratch, "any entry bad\n", &compare);
+    let about = text(&output.stderr);
+    assert_left_out(&rows, "d3/bad", &about);
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let counts = ["compared", "extra", "missing", "failed"].map(|name| summary[name].as_u64().unwrap());
+    assert_eq!(counts, [245, 1, 1, 1], "{summary}: {about}");
+    let sum = ["sum", "--json", "--output", "sum.catalog", "-j", "2", "tree"];
+    let (output, rows) = poisoned(mpi, &scratch, "any plan large\n", &sum);
+    let about = text(&output.stderr);
+    expect_code(&output, 3, &about);
+    assert_left_out(&rows, "d2/large", &about);
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["totals"]["files"], 4 * 60 + 1, "{summary}: {about}");
 }
 
 // The daemon of the launcher on that host lives: Open MPI ends all ranks when it dies.

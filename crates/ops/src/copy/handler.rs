@@ -344,8 +344,8 @@ impl Handler for CopyOperation<'_> {
         }
     }
 
-    fn chunk_of(&self, task: &[u8]) -> Option<(Vec<u8>, u64)> {
-        self.large_chunk_of(task)
+    fn file_of(&self, task: &[u8]) -> Option<(Vec<u8>, Option<u64>)> {
+        self.large_file_of(task)
     }
 
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {

@@ -328,8 +328,8 @@ impl<W: Watch> Handler for Summing<'_, W> {
         self.is_large_task(task, in_directory)
     }
 
-    fn chunk_of(&self, task: &[u8]) -> Option<(Vec<u8>, u64)> {
-        self.large_chunk_of(task)
+    fn file_of(&self, task: &[u8]) -> Option<(Vec<u8>, Option<u64>)> {
+        self.large_file_of(task)
     }
 
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {

@@ -38,6 +38,14 @@ impl Noted<'_> {
         self.underway.note(thread, Some(doing));
     }
 
+    /// Notes that a thread is about to open or read a directory. Returns whether it is left out.
+    fn note_directory(&self, thread: usize, directory: Id, turn: u64) -> bool {
+        // Each turn is another thing: a large directory that is read on makes progress.
+        let of = if turn == 0 { directory } else { self.key.below(directory, &turn.to_le_bytes()) };
+        self.underway.note(thread, Some(Doing::new(What::Directory, (of, directory), directory)));
+        self.underway.suspects().leave_unread(directory)
+    }
+
     /// Whether a name is left out, as ranks have died at it.
     pub(crate) fn leaves_out(&self, name: &[u8]) -> bool {
         self.underway.suspects().leave_unseen(self.name(name))
@@ -60,40 +68,57 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         Some(Noted { underway, key: journal.key(), id, is_suspected })
     }
 
-    /// Notes that a thread is about to open or read a directory: a name in this one, or itself. Returns whether it is left out.
+    /// Notes that a thread is about to open a directory in another one. Returns whether it is left out.
     pub(crate) fn is_left_out(
         &self,
         worker: &mut Worker<'a, V>,
-        directory: &Arc<DirectoryOf<V>>,
-        name: Option<&CStr>,
+        parent: &Arc<DirectoryOf<V>>,
+        name: &CStr,
     ) -> bool {
-        let Some(noted) = self.noted(worker, directory) else { return false };
-        let (of, above) = match (name, directory.parent()) {
-            (Some(name), _) => (noted.name(name.to_bytes()), noted.id),
-            (None, Some(_)) => {
-                let path = worker.noter.path.below_root();
-                let end = path.iter().rposition(|byte| *byte == b'/').unwrap_or_default();
-                (noted.id, noted.key.of_path(directory.root_index(), &path[..end]))
-            }
-            (None, None) => (noted.id, noted.id),
-        };
-        noted.underway.note(worker.index, Some(Doing::new(What::Directory, (of, of), above)));
-        noted.underway.suspects().leave_unread(of)
+        self.noted(worker, parent)
+            .is_some_and(|noted| noted.note_directory(worker.index, noted.name(name.to_bytes()), 0))
     }
 
-    /// Notes that a thread is about to run a task of the operation, if that is a chunk of a large file.
+    /// The same of a root.
+    pub(crate) fn is_root_left_out(&self, worker: &mut Worker<'a, V>, root: u32) -> bool {
+        let Some((journal, underway)) = self.journal.and_then(|journal| Some((journal, journal.underway()?)))
+        else {
+            return false;
+        };
+        worker.is_noted = true;
+        let (key, id) = (journal.key(), journal.earlier().id(root, b""));
+        Noted { underway, key, id, is_suspected: false }.note_directory(worker.index, id, 0)
+    }
+
+    /// Notes that a thread is about to read names of a directory, the first ones or later ones.
+    pub(crate) fn note_reading(
+        &self,
+        worker: &mut Worker<'a, V>,
+        directory: &Arc<DirectoryOf<V>>,
+        turn: u64,
+    ) {
+        if let Some(noted) = self.noted(worker, directory) {
+            noted.note_directory(worker.index, noted.id, turn);
+        }
+    }
+
+    /// Notes that a thread is about to run a task of the operation, if that is a step of a large file.
     pub(crate) fn note_own(&self, worker: &mut Worker<'a, V>, own: &Own<V::State>) {
         if self.journal.is_none_or(|journal| journal.underway().is_none()) {
             return;
         }
-        let (Some(directory), Some((name, chunk))) = (own.directory(), self.visit.chunk_of(&own.bytes))
-        else {
+        let (Some(directory), Some((name, chunk))) = (own.directory(), self.visit.file_of(&own.bytes)) else {
             return;
         };
         if let Some(noted) = self.noted(worker, directory) {
             let file = noted.name(&name);
-            let of = noted.key.below(file, &chunk.to_le_bytes());
-            noted.underway.note(worker.index, Some(Doing::new(What::Chunk, (of, file), noted.id)));
+            let doing = match chunk {
+                Some(from) => {
+                    Doing::new(What::Chunk, (noted.key.below(file, &from.to_le_bytes()), file), noted.id)
+                }
+                None => Doing::new(What::Name, (file, file), noted.id),
+            };
+            noted.underway.note(worker.index, Some(doing));
         }
     }
 

@@ -22,6 +22,7 @@ use crossbeam_utils::CachePadded;
 use rustix::fd::OwnedFd;
 
 use crate::descriptors::Budget;
+use crate::inject::{Poison, taste};
 use crate::tree::anchors::Anchors;
 use crate::tree::away::Sent;
 use crate::tree::debts::Due;
@@ -247,7 +248,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         queue: &mut Queue<'_, Self>,
     ) {
         self.throttle(1);
-        let is_left_out = self.is_left_out(worker, parent, Some(name));
+        let is_left_out = self.is_left_out(worker, parent, name);
         match if is_left_out { Ok(None) } else { self.open(worker, parent, name, target) } {
             Ok(Some(directory)) => return Thread { job: self, worker, queue }.read(&directory),
             Ok(None) if is_left_out => {
@@ -364,6 +365,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             let features = self.features();
             parent.try_anew(&mut worker.held, features, |above| sys::open_directory_at(above, name))
         };
+        taste(Poison::Opening, name.to_bytes());
         let descriptor = Arc::new(open(worker)?);
         let place = self.place_if_needed(&descriptor)?;
         if let (true, Some(here), Some(above)) =

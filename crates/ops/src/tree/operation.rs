@@ -1,5 +1,6 @@
 //! The interface of this crate's operations: they get the directories and entries of a tree and return tasks. No I/O.
 
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -222,10 +223,13 @@ pub(crate) trait Handler: Sync {
         true
     }
 
-    /// The file and the index of the first chunk, if these bytes are a task for chunks of a large file.
-    fn chunk_of(&self, _task: &[u8]) -> Option<(Vec<u8>, u64)> {
+    /// The file, and where its first chunk begins, if these bytes are a task of a large file: for the file as a whole, or for chunks of it.
+    fn file_of(&self, _task: &[u8]) -> Option<(Vec<u8>, Option<u64>)> {
         None
     }
+
+    /// A name of this directory is left out, as ranks have died at it: the operation must not look at it in another way.
+    fn name_left_out(&self, _directory: &Arc<Directory<Self::State>>, _name: &CStr) {}
 
     /// Runs a task that was pushed.
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]);

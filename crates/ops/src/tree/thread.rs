@@ -27,6 +27,12 @@ pub(crate) struct Failed {
 /// The failure of what is left out, as ranks have died at it.
 pub(crate) const LEFT_OUT: Failed = Failed { operation: underway::LEFT_OUT.0, errno: underway::LEFT_OUT.1 };
 
+impl Failed {
+    pub(crate) fn errno(self) -> Errno {
+        self.errno
+    }
+}
+
 /// Returns a function that adds the operation to an error number.
 pub(crate) fn failed(operation: Operation) -> impl Fn(Errno) -> Failed {
     move |errno| Failed { operation, errno }

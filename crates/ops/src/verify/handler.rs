@@ -288,6 +288,13 @@ impl<const LOGGED: bool> Handler for Comparing<'_, LOGGED> {
         }
     }
 
+    /// It counts as a name of both sides: if TARGET seemed to have more names, all of them would be looked up in SOURCE, this one, too.
+    fn name_left_out(&self, directory: &Arc<SourceDirectory>, name: &CStr) {
+        if let Some(counterpart) = Counterpart::of(directory) {
+            counterpart.add(name);
+        }
+    }
+
     fn done(&self, worker: &mut VerifyWorker, directory: &Arc<SourceDirectory>, tasks: &mut Tasks) {
         if let Some(names) = self.target_names(directory).filter(|_| !LOGGED && !self.is_stopped()) {
             names.count(worker, tasks);
@@ -370,8 +377,8 @@ impl<const LOGGED: bool> Handler for Comparing<'_, LOGGED> {
         Task::decode_all(task).is_some_and(|task| task.is_possible(in_directory))
     }
 
-    fn chunk_of(&self, task: &[u8]) -> Option<(Vec<u8>, u64)> {
-        self.large_chunk_of(task)
+    fn file_of(&self, task: &[u8]) -> Option<(Vec<u8>, Option<u64>)> {
+        self.large_file_of(task)
     }
 
     fn task(&self, cx: &mut Cx<'_, Self>, task: &[u8]) {

@@ -65,11 +65,12 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                 break;
             }
             if let Some(noted) = noted {
-                noted.note(self.worker.index, &block[..count]);
                 if most == 1 && noted.leaves_out(block[0].bytes()) {
                     self.fail_name(directory, block[0].bytes(), LEFT_OUT);
+                    job.visit.name_left_out(directory, block[0].name);
                     continue;
                 }
+                noted.note(self.worker.index, &block[..count]);
             }
             pass(Point::Consumption);
             let here = Here { directory, descriptor: &descriptor, slice: Some(slice) };
@@ -91,6 +92,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             }
         }
         self.worker.facts = facts;
+        job.note_nothing(self.worker);
         job.end_names(self.worker, slice, self.queue);
         names
     }

@@ -16,7 +16,7 @@ use crate::tree::operation::{DirectoryOf, Handler, Here, HereOf, Stage};
 use crate::tree::profile::Phase;
 use crate::tree::slice::{CurrentSlice, Extent, Slice};
 use crate::tree::task::Task;
-use crate::tree::thread::{LEFT_OUT, Thread, failed};
+use crate::tree::thread::{Thread, failed};
 use atta_sys as sys;
 
 /// The buffer for `getdents64`. Larger ones no longer help; it holds some 8,000 short names.
@@ -46,16 +46,11 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
     pub(crate) fn read(&mut self, directory: &Arc<DirectoryOf<V>>) {
         let job = self.job;
         job.counters[self.worker.index].directory();
-        if job.is_left_out(self.worker, directory, None) {
-            self.fail_directory(directory, LEFT_OUT);
-            return job.end_empty(self.worker, directory, self.queue);
-        }
         match directory.descriptor(&mut self.worker.held, job.features()) {
             Ok(descriptor) => {
                 let here = Here { directory, descriptor: &descriptor, slice: None };
                 job.visit.entered(&mut self.worker.visit, here);
                 pass(Point::Traversal);
-                taste(Poison::Directory, directory.name().to_bytes());
                 self.read_from(here, true, Reading::default());
             }
             Err(errno) => {
@@ -83,8 +78,11 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                 journal.wait_for_room(|| self.queue.is_stopping());
             }
             job.throttle(1);
+            job.note_reading(self.worker, directory, reading.turn);
+            reading.turn += 1;
             let mut names = std::mem::take(&mut self.worker.names);
             names.clear();
+            taste(Poison::Directory, directory.name().to_bytes());
             more = self.fill(here, &mut names);
             // All names of a small directory are one slice, of which a log needs no names. The last reading finds the end and no names, so it would be a slice of none.
             while more && names.len() < SLICE_NAMES_LEAST && !self.queue.is_stopping() {

@@ -5,6 +5,8 @@
 pub(crate) struct Reading {
     /// Names that the rules exclude and that have not been counted.
     pub(crate) excluded: u64,
+    /// How often names were read.
+    pub(crate) turn: u64,
     /// Reading it failed, or some name was not valid.
     pub(crate) has_failed: bool,
 }

@@ -20,7 +20,7 @@ use crate::tree::profile::Phase;
 use crate::tree::slice::{CurrentSlice, Extent, Slice};
 use crate::tree::start::{Differs, Seed, Start};
 use crate::tree::task::Task;
-use crate::tree::thread::{Thread, failed};
+use crate::tree::thread::{LEFT_OUT, Thread, failed};
 use crate::tree::units::Life;
 
 /// Starts taken from the caller's list at a time, so that a long list is never in memory as a whole.
@@ -132,6 +132,9 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         if again.is_some_and(|(journal, id)| journal.earlier().is_known(id)) {
             return;
         }
+        if self.job.is_root_left_out(self.worker, index) {
+            return self.fail(path, path, LEFT_OUT);
+        }
         match self.job.open_root_anew(index, self.job.options.follow) {
             Ok(directory) => {
                 if let Some((journal, id)) = again {
@@ -224,7 +227,14 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         parent.life().add_child();
         release_maker(&parent);
         self.job.throttle(1);
-        let errno = match self.job.open(self.worker, &parent, &name, None) {
+        let is_left_out = self.job.is_left_out(self.worker, &parent, &name);
+        let opened = match is_left_out {
+            true => Err(LEFT_OUT),
+            false => {
+                self.job.open(self.worker, &parent, &name, None).map_err(failed(Operation::OpenDirectory))
+            }
+        };
+        let why = match opened {
             Ok(Some(directory)) => {
                 directory.set_again(id);
                 if !is_read {
@@ -242,11 +252,11 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                 self.job.end_unopened(self.worker, (&parent, &name), self.queue);
                 return false;
             }
-            Err(errno) => errno,
+            Err(why) => why,
         };
-        let is_gone = errno.is_of_vanished();
+        let is_gone = why.errno().is_of_vanished();
         if V::STAGE < Stage::Closed || !is_gone {
-            self.fail_name(&parent, name.as_bytes(), failed(Operation::OpenDirectory)(errno));
+            self.fail_name(&parent, name.as_bytes(), why);
         }
         if V::STAGE >= Stage::Closed && !is_read {
             self.job.end_unopened(self.worker, (&parent, &name), self.queue);
@@ -274,14 +284,21 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
 
     /// Opens a root of which slices or its closing are left. It was looked at, and is not read again.
     fn redo_root(&mut self, root: u32, id: Id, was_closed: bool) -> bool {
-        match self.job.open_root_anew(root, self.job.options.follow) {
+        let opened = match self.job.is_root_left_out(self.worker, root) {
+            true => Err(LEFT_OUT),
+            false => {
+                let opened = self.job.open_root_anew(root, self.job.options.follow);
+                opened.map_err(failed(Operation::OpenDirectory))
+            }
+        };
+        match opened {
             Ok(directory) => {
                 self.show_again(&directory, id, (true, was_closed));
                 true
             }
-            Err(errno) => {
+            Err(why) => {
                 let path = self.job.roots.get(root).path.clone();
-                self.fail(&path, &path, failed(Operation::OpenDirectory)(errno));
+                self.fail(&path, &path, why);
                 false
             }
         }
