@@ -296,40 +296,48 @@ atta_code::record!(SliceNumber { run, rank, number });
 atta_code::record!(Seen { source_inode, target_inode, changed });
 
 /// Reads the records of a section in order. Returns whether all of it is valid; `each` has seen those before the first invalid one.
-pub fn records(mut section: &[u8], each: &mut dyn FnMut(&Record<'_>)) -> bool {
+pub fn records(section: &[u8], each: &mut dyn FnMut(&Record<'_>)) -> bool {
+    records_near(section, &mut |record, _| each(record))
+}
+
+/// As [`records`]. `each` also gets how many bytes of the path of a directory are those of the record of a directory before, in this section: all of
+/// them if it is the same one.
+pub(crate) fn records_near(mut section: &[u8], each: &mut dyn FnMut(&Record<'_>, usize)) -> bool {
     let mut last = Last::default();
     while !section.is_empty() {
         let Some(record) = next(&mut section, &mut last) else { return false };
-        each(&record);
+        each(&record.0, record.1);
     }
     true
 }
 
-fn next<'a: 'r, 'r>(bytes: &mut &'a [u8], last: &'r mut Last) -> Option<Record<'r>> {
+fn next<'a: 'r, 'r>(bytes: &mut &'a [u8], last: &'r mut Last) -> Option<(Record<'r>, usize)> {
     let tag = u8::decode(bytes)?;
+    let other = |record| Some((record, 0));
     match tag {
-        RESULTS => return decode_bytes(bytes).map(Record::Results),
-        PART => return decode_bytes(bytes).map(Record::Part),
+        RESULTS => return other(Record::Results(decode_bytes(bytes)?)),
+        PART => return other(Record::Part(decode_bytes(bytes)?)),
         CUT => {
             let (log, bytes) = Code::decode(bytes)?;
-            return Some(Record::Cut { log, bytes });
+            return other(Record::Cut { log, bytes });
         }
         VOID => {
             let (log, offset, by) = Code::decode(bytes)?;
-            return Some(Record::Void { log, offset, by });
+            return other(Record::Void { log, offset, by });
         }
         _ => {}
     }
-    match tag & SAME {
+    let shared = match tag & SAME {
         0 => place(bytes, last)?,
-        _ if last.is_there => {}
+        _ if last.is_there => last.path.len(),
         _ => return None,
-    }
+    };
     let fact = fact(tag & !SAME, bytes)?;
-    Some(Record::In(At { root: last.root, path: &last.path }, fact))
+    Some((Record::In(At { root: last.root, path: &last.path }, fact), shared))
 }
 
-fn place(bytes: &mut &[u8], last: &mut Last) -> Option<()> {
+/// Reads a directory. Returns how many bytes of its path are those of the one before.
+fn place(bytes: &mut &[u8], last: &mut Last) -> Option<usize> {
     let (root, shared) = (u32::decode(bytes)?, usize::decode(bytes)?);
     let rest = decode_bytes(bytes)?;
     // One encoding: as much is shared as possible, and another directory is named.
@@ -341,9 +349,23 @@ fn place(bytes: &mut &[u8], last: &mut Last) -> Option<()> {
     last.set(root, shared, rest);
     // What is shared was checked, but for the name that the rest continues.
     let from = last.path[..shared].iter().rposition(|byte| *byte == b'/').unwrap_or_default();
-    let is_path = |path: &[u8]| path.is_empty() || path.split(|byte| *byte == b'/').all(is_name);
     let from = if from > 0 { from + 1 } else { 0 };
-    (is_path(&last.path[from..]) && last.path.last() != Some(&b'/')).then_some(())
+    (are_names(&last.path[from..]) && last.path.last() != Some(&b'/')).then_some(shared)
+}
+
+/// Whether these are names that are possible, with slashes between them; or nothing.
+fn are_names(path: &[u8]) -> bool {
+    let (mut length, mut dots) = (0, 0);
+    for byte in path {
+        match byte {
+            0 => return false,
+            b'/' if length == 0 || length == dots && dots <= 2 => return false,
+            b'/' => (length, dots) = (0, 0),
+            b'.' => (length, dots) = (length + 1, dots + 1),
+            _ => length += 1,
+        }
+    }
+    path.is_empty() || length > 0 && (length > dots || dots > 2)
 }
 
 fn is_name(name: &[u8]) -> bool {

@@ -74,7 +74,7 @@ mod armed {
         let _ = POISON.set((poison, name.to_vec()));
     }
 
-    pub(crate) fn taste(poison: Poison, name: &[u8]) {
+    pub(crate) fn meet(poison: Poison, name: &[u8]) {
         if POISON.get().is_some_and(|(of, fatal)| *of == poison && fatal == name) {
             die();
         }
@@ -103,10 +103,10 @@ mod armed {
 #[cfg(debug_assertions)]
 pub use armed::{die_of, kill_at};
 #[cfg(debug_assertions)]
-pub(crate) use armed::{pass, taste};
+pub(crate) use armed::{meet, pass};
 
 #[cfg(not(debug_assertions))]
 pub(crate) fn pass(_point: Point) {}
 
 #[cfg(not(debug_assertions))]
-pub(crate) fn taste(_poison: Poison, _name: &[u8]) {}
+pub(crate) fn meet(_poison: Poison, _name: &[u8]) {}

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use atta_entry::Code;
 
 use crate::file::chunks::{Chunks, UnderWay};
-use crate::inject::{Point, Poison, pass, taste};
+use crate::inject::{Point, Poison, meet, pass};
 use crate::large::log::LargeLog;
 use crate::tree::directory::{Directory, State};
 use crate::tree::location::Location;
@@ -203,7 +203,7 @@ pub(crate) trait Chunked: Handler {
     fn large_task(&self, cx: &mut Cx<'_, Self>, task: TaskOf<Self>) {
         match task {
             LargeTask::Plan(plan) => {
-                taste(Poison::Plan, plan.name.to_bytes());
+                meet(Poison::Plan, plan.name.to_bytes());
                 self.plan(cx, &plan);
             }
             LargeTask::Chunks(chunks) => self.run_chunks(cx, chunks),
@@ -227,7 +227,7 @@ pub(crate) trait Chunked: Handler {
         };
         pass(Point::Consumption);
         if chunks.first == 1 {
-            taste(Poison::Chunk, chunks.name.to_bytes());
+            meet(Poison::Chunk, chunks.name.to_bytes());
         }
         while let Some(rest) = chunks.split() {
             // The newest task runs first: the chunk after the current one.

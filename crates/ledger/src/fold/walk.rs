@@ -1,13 +1,12 @@
 //! The directories of the records that are read, with their identities. Hashes only names that changed since the record before. No I/O.
 
-use crate::id::{Id, Key, names, shared};
-use crate::record::{At, Fact, Record, records};
+use crate::id::{Id, Key, names};
+use crate::record::{At, Fact, Record, records_near};
 
-/// The path of the last record.
+/// The directory of the last record.
 pub(super) struct Steps<'k> {
     key: &'k Key,
     root: Option<u32>,
-    path: Vec<u8>,
     /// The root, then each name of the path: where it ends, and its identity.
     steps: Vec<(usize, Id)>,
 }
@@ -30,29 +29,31 @@ pub(super) struct Here<'a> {
 
 impl<'k> Steps<'k> {
     pub(super) fn new(key: &'k Key) -> Self {
-        Self { key, root: None, path: Vec::new(), steps: Vec::new() }
+        Self { key, root: None, steps: Vec::new() }
     }
 
     /// Reads a section: calls `each` with its records, and the directory if it is a fact about one. Returns whether it is valid.
     pub(super) fn read(&mut self, section: &[u8], each: &mut dyn FnMut(Read<'_>)) -> bool {
-        records(section, &mut |record| match record {
+        self.root = None;
+        records_near(section, &mut |record, shared| match record {
             Record::In(at, fact) => {
-                let kept = self.set(*at);
+                let kept = self.set(*at, shared);
                 each(Read::Fact(Here { at: *at, key: self.key, steps: &self.steps, kept }, fact));
             }
             record => each(Read::Other(record)),
         })
     }
 
-    fn set(&mut self, at: At<'_>) -> usize {
+    /// `shared`: so many bytes of the path are those of the record before. Returns how many steps are.
+    fn set(&mut self, at: At<'_>, shared: usize) -> usize {
         let is_other_root = self.root != Some(at.root);
         if is_other_root {
             self.root = Some(at.root);
             self.steps.clear();
             self.steps.push((0, self.key.root(at.root)));
-            self.path.clear();
+        } else if shared == at.path.len() && self.steps.last().is_some_and(|(end, _)| *end == shared) {
+            return self.steps.len();
         }
-        let shared = shared(&self.path, at.path);
         let ends =
             |end: usize| end == 0 || end <= shared && at.path.get(end).is_none_or(|byte| *byte == b'/');
         let kept = self.steps.iter().take_while(|(end, _)| ends(*end)).count();
@@ -63,8 +64,6 @@ impl<'k> Steps<'k> {
             id = self.key.below(id, name);
             self.steps.push((end, id));
         }
-        self.path.truncate(shared);
-        self.path.extend_from_slice(&at.path[shared..]);
         if is_other_root { 0 } else { kept }
     }
 }
@@ -116,8 +115,11 @@ mod tests {
             (path(0, "a"), 1),
             (path(1, "a/b"), 0),
         ];
+        let mut before: &[u8] = b"";
         for ((root, path), kept) in paths {
-            assert_eq!(steps.set(At { root, path }), kept, "{path:?}");
+            let shared = crate::id::shared(before, path);
+            before = path;
+            assert_eq!(steps.set(At { root, path }, shared), kept, "{path:?}");
             assert_eq!(steps.steps.last().map(|step| step.1), Some(key.of_path(root, path)), "{path:?}");
         }
     }

@@ -22,7 +22,7 @@ use crossbeam_utils::CachePadded;
 use rustix::fd::OwnedFd;
 
 use crate::descriptors::Budget;
-use crate::inject::{Poison, taste};
+use crate::inject::{Poison, meet};
 use crate::tree::anchors::Anchors;
 use crate::tree::away::Sent;
 use crate::tree::debts::Due;
@@ -365,7 +365,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
             let features = self.features();
             parent.try_anew(&mut worker.held, features, |above| sys::open_directory_at(above, name))
         };
-        taste(Poison::Opening, name.to_bytes());
+        meet(Poison::Opening, name.to_bytes());
         let descriptor = Arc::new(open(worker)?);
         let place = self.place_if_needed(&descriptor)?;
         if let (true, Some(here), Some(above)) =

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use atta_entry::{Entry, Errno, Kind, Metadata, Operation};
 use rustix::fd::{AsFd, OwnedFd};
 
-use crate::inject::{Point, Poison, pass, taste};
+use crate::inject::{Point, Poison, meet, pass};
 use crate::tree::directory::Directory;
 use crate::tree::journal::Journal;
 use crate::tree::listing::facts::Fact;
@@ -102,7 +102,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
         let job = self.job;
         let (mut asked, mut is_stale, mut is_gone) = (0, false, false);
         for (&name, fact) in block.iter().zip(facts) {
-            taste(Poison::Entry, name.bytes());
+            meet(Poison::Entry, name.bytes());
             // Names that need no `statx` count too. Otherwise, if none needs one, the root's time alone would set the average.
             asked += 1;
             let (follow, lite) = (job.options.follow, job.options.lite);

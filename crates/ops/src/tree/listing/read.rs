@@ -9,7 +9,7 @@ use atta_ledger::SliceNumber;
 use rustix::fd::OwnedFd;
 use rustix::fs::RawDir;
 
-use crate::inject::{Point, Poison, pass, taste};
+use crate::inject::{Point, Poison, meet, pass};
 use crate::tree::listing::names::{Name, Names};
 use crate::tree::listing::reading::Reading;
 use crate::tree::operation::{DirectoryOf, Handler, Here, HereOf, Stage};
@@ -82,7 +82,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             reading.turn += 1;
             let mut names = std::mem::take(&mut self.worker.names);
             names.clear();
-            taste(Poison::Directory, directory.name().to_bytes());
+            meet(Poison::Directory, directory.name().to_bytes());
             more = self.fill(here, &mut names);
             // All names of a small directory are one slice, of which a log needs no names. The last reading finds the end and no names, so it would be a slice of none.
             while more && names.len() < SLICE_NAMES_LEAST && !self.queue.is_stopping() {
