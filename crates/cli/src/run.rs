@@ -21,6 +21,7 @@ pub(crate) mod line;
 pub(crate) mod logged;
 pub(crate) mod messages;
 pub(crate) mod outcome;
+pub(crate) mod own;
 pub(crate) mod parts;
 pub(crate) mod printing;
 pub(crate) mod refused;

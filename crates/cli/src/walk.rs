@@ -12,12 +12,14 @@ mod sink;
 pub(crate) mod threads;
 pub(crate) mod totals;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use atta_mpi_loader::Launcher;
 
 pub(crate) use arguments::WalkArguments;
 
+use crate::run::own::OwnJob;
 use crate::run::printing::Printing;
 use crate::run::session::{self, Given};
 use crate::run::signals::Signals;
@@ -32,5 +34,10 @@ pub(crate) fn run(arguments: &WalkArguments, signals: &Signals, launcher: Option
     let reads_once = arguments.from_list.is_some();
     let given =
         Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing, reads_once };
-    session::run(&given, arguments, |arguments, session| run::run(arguments, signals, session))
+    let mut arguments = arguments.clone();
+    match arguments.survive.map(OwnJob::begin).transpose() {
+        Ok(own) => arguments.own = own.map(Arc::new),
+        Err(refused) => return refused.report(),
+    }
+    session::run(&given, &arguments, |arguments, session| run::run(arguments, signals, session))
 }

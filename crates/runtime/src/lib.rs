@@ -49,6 +49,7 @@ pub use rank::agree::Disagreement;
 pub use rank::conformance;
 pub use rank::error::{RankError, named};
 pub use rank::group::{Group, Regrouped, View};
+pub use rank::mirror::Mirror;
 pub use rank::outbox::{Outbox, Stream};
 pub use rank::session::{Exchanged, Ran, Seat, Session, Work, run_and_reduce};
 pub use rank::wait::Limits;

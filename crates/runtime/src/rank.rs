@@ -9,6 +9,7 @@ pub(crate) mod group;
 pub(crate) mod link;
 pub(crate) mod local;
 pub(crate) mod meet;
+pub(crate) mod mirror;
 pub(crate) mod network;
 pub(crate) mod outbox;
 pub(crate) mod session;

@@ -31,6 +31,8 @@ pub(crate) struct Job {
     has_all_roots: bool,
     /// Whether ranks of this launch have died.
     pub(crate) deaths: Deaths,
+    /// Each rank keeps it itself, and it ends with the launch: nobody can resume it.
+    is_own: bool,
 }
 
 /// How a summary is printed.
@@ -49,6 +51,8 @@ pub(crate) struct Asked {
     pub(crate) restarts: bool,
     /// See [`Job`].
     pub(crate) deaths: Deaths,
+    /// See [`Job`].
+    pub(crate) is_own: bool,
     /// Options that each run must have.
     pub(crate) agrees: Vec<Vec<u8>>,
     /// Trees that each run must have.
@@ -159,14 +163,16 @@ pub(crate) fn remove_ended(place: &JobPlace) {
 /// Begins a job, or goes on with it. Of a job that is complete, it prints the summary again.
 pub(crate) fn begin(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
     let begin = if asked.restarts { LoggedJob::begin_anew } else { LoggedJob::begin };
-    let deaths = asked.deaths;
+    let (deaths, is_own) = (asked.deaths, asked.is_own);
     let (request, has_all_roots) = asked.request()?;
     match begin(place, &request) {
         Ok(logged) => {
             let running: RunningJob = logged.into();
-            Known::of(&running).keep();
-            outcome::begun();
-            Ok(Job { running: Arc::new(running), summary, has_all_roots, deaths })
+            if !is_own {
+                Known::of(&running).keep();
+                outcome::begun();
+            }
+            Ok(Job { running: Arc::new(running), summary, has_all_roots, deaths, is_own })
         }
         Err(NotBegun::Complete(kept)) => Err(print_kept(place.path(), &kept, summary)),
         Err(error) => Err(refused(&error, place)),
@@ -191,7 +197,7 @@ pub(crate) fn begin_there(place: &JobPlace, asked: Asked, summary: Kept) -> Resu
 pub(crate) fn later(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
     let (request, has_all_roots) = asked.request()?;
     let running = RunningJob::later(place.clone(), &request).map_err(|error| refused(&error, place))?;
-    Ok(Job { running: Arc::new(running), summary, has_all_roots, deaths: Deaths::None })
+    Ok(Job { running: Arc::new(running), summary, has_all_roots, deaths: Deaths::None, is_own: false })
 }
 
 impl Asked {
@@ -433,6 +439,9 @@ impl Job {
         // The log is closed: nobody else has it.
         let logged = Arc::into_inner(self.running)?.into_begun()?.ok()?;
         let (code, json, text) = parts_of(kept);
+        if self.is_own {
+            return None;
+        }
         outcome::complete(code);
         Known { ended: Some(End { code, json, text }), ..known }.keep();
         let error = end(logged).err()?;
@@ -448,6 +457,9 @@ impl Job {
 
     /// The same. `what`: what the command is for.
     pub(crate) fn advise_for(self, what: &str, code: u8) -> u8 {
+        if self.is_own {
+            return code;
+        }
         hint(&format!("{what}: {}", self.command()));
         code
     }

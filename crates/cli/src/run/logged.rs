@@ -351,7 +351,7 @@ pub(crate) fn run_first<R: SliceResults, T>(
             return act(None, session);
         }
     };
-    with_journal(sink, (log, &journal), stop, |log| {
+    with_journal(sink, (log.mirrored(session.mirror()), &journal), stop, |log| {
         // What counts of older logs is on storage before what these do not name is removed.
         let catalog = sink.catalog().filter(|_| is_resumed);
         let begun = write_first(log, session.is_alone() && catalog.is_none());
@@ -394,7 +394,7 @@ pub(crate) fn run_other<R: SliceResults, T>(
     }
     let journal = journal_for(of_job, rank, sink.catalog()).with_underway(underway);
     let journal = if closes(sink) { journal.with_closing() } else { journal };
-    with_journal(sink, (log, &journal), stop, |_| act(Some(&journal), session))
+    with_journal(sink, (log.mirrored(session.mirror()), &journal), stop, |_| act(Some(&journal), session))
 }
 
 fn closes<R: SliceResults, S: WithLog<R>>(_sink: &S) -> bool {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use atta_catalog::{Columns, Format};
 use clap::{Args, ValueEnum};
@@ -9,6 +10,7 @@ use clap::{Args, ValueEnum};
 use crate::arguments::{EffortArguments, ReportArguments, VisitArguments};
 use crate::run::deaths::Deaths;
 use crate::run::going::Resumes;
+use crate::run::own::OwnJob;
 use crate::run::starts::ListForm;
 use crate::schedule::RankArguments;
 
@@ -112,6 +114,15 @@ pub(crate) struct WalkArguments {
     #[arg(long, requires = "logged", conflicts_with_all = ["print", "print0", "format", "from_list", "follow"], help_heading = "Resume")]
     pub(crate) restart: bool,
 
+    /// Go on when ranks die, without a directory that all ranks see: the log of each rank is also in the memory of the K next ones (Open MPI 5,
+    /// mpirun --with-ft ulfm). Entries are not printed
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64), help_heading = "Resume", conflicts_with_all = ["logged", "no_job", "no_survive", "print", "print0", "format", "from_list", "follow"])]
+    pub(crate) survive: Option<u32>,
+
+    /// The job of a walk with --survive, on this rank.
+    #[arg(skip)]
+    pub(crate) own: Option<Arc<OwnJob>>,
+
     /// Whether ranks have died: see `run/going.rs`.
     #[arg(skip)]
     pub(crate) deaths: Deaths,
@@ -149,7 +160,11 @@ pub(crate) struct WalkArguments {
 
 impl Resumes for WalkArguments {
     fn resume(&mut self, directory: PathBuf, deaths: Deaths) {
-        (self.job, self.restart, self.deaths) = (Some(directory), false, deaths);
+        (self.restart, self.deaths) = (false, deaths);
+        // Each rank has its own directory.
+        if self.own.is_none() {
+            self.job = Some(directory);
+        }
     }
 }
 

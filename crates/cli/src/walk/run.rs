@@ -33,6 +33,7 @@ use crate::run::going;
 use crate::run::job::{self, Asked, Job};
 use crate::run::logged::{RunOfJob, report_no_log};
 use crate::run::messages::{complain, exit};
+use crate::run::own::OwnJob;
 use crate::run::refused::Refused;
 use crate::run::session::seen_at;
 use crate::run::settings::{compile, spill_directory, take};
@@ -54,6 +55,9 @@ pub(super) fn run(
     }
     let traffic = arguments.stats.is_some() || arguments.plots.is_some();
     let own = Own { seat: session.seat(), met: processor_time(), traffic };
+    if let Some(own_job) = own_job(arguments, session) {
+        own_job.enter(session, arguments.deaths.since().is_some())?;
+    }
     let (facts, devices) = seen_at(root_paths(&arguments.paths), session);
     if let Some(differ) = session.agree(facts)? {
         if session.is_first() {
@@ -63,9 +67,20 @@ pub(super) fn run(
         return Ok(exit::FATAL);
     }
     let run = session.is_first().then(|| Run::new(arguments, session, signals));
-    let verdict = run.as_ref().map(|run| run.as_ref().map_or_else(|_| Verdict::default(), Verdict::new));
-    let verdict = session.broadcast(verdict)?;
-    let directory = PathBuf::from(std::ffi::OsString::from_vec(verdict.directory.clone()));
+    let verdict = run.as_ref().map(|run| {
+        let own = arguments.own.as_deref();
+        run.as_ref().map_or_else(|_| Verdict::default(), |run| Verdict::new(run, own))
+    });
+    let mut verdict = session.broadcast(verdict)?;
+    if let Some(own_job) = own_job(arguments, session) {
+        if !session.is_first() && verdict.job.is_some() {
+            own_job.put_header(&verdict.header);
+        }
+        verdict.directory = own_job.path().as_os_str().as_bytes().to_vec();
+    }
+    // One that each rank has is in no place that all know.
+    let directory = if arguments.own.is_some() { Vec::new() } else { verdict.directory.clone() };
+    let directory = PathBuf::from(std::ffi::OsString::from_vec(directory));
     let job = verdict.job.map(|of_job| (directory.as_path(), of_job));
     going::settle(session, job, arguments.report.quiet)?;
     let rank = Rank { arguments, signals, own, devices };
@@ -75,6 +90,11 @@ pub(super) fn run(
         None if verdict.go => rank.walk(verdict, session),
         None => Ok(exit::DONE),
     }
+}
+
+/// The job that each rank keeps itself, if the walk has one.
+fn own_job<'a>(arguments: &'a WalkArguments, session: &Session<'_>) -> Option<&'a OwnJob> {
+    arguments.own.as_deref().filter(|_| session.goes_on())
 }
 
 /// State of the first rank, set up before the walk starts.
@@ -121,7 +141,15 @@ fn begun(arguments: &WalkArguments, session: &Session<'_>) -> Result<WithJob, Re
         // `atta resume` names the directory as well.
         (_, Some(output)) => beside_catalog(arguments, output, session),
         (Some(directory), None) => in_directory(arguments, directory, session).map(WithJob::from),
-        (None, None) => Ok(WithJob::default()),
+        (None, None) => match own_job(arguments, session) {
+            Some(own) => in_directory(arguments, own.path(), session).map(WithJob::from),
+            None => {
+                if arguments.own.is_some() {
+                    complain("note: ranks do not survive others here: --survive does nothing", None);
+                }
+                Ok(WithJob::default())
+            }
+        },
     }
 }
 
@@ -132,7 +160,8 @@ fn beside_catalog(
     session: &Session<'_>,
 ) -> Result<WithJob, Refused> {
     let (agrees, roots) = (arguments.agrees(), root_paths(&arguments.paths));
-    let asked = Asked { restarts: arguments.restart, deaths: arguments.deaths, agrees, roots };
+    let (restarts, deaths) = (arguments.restart, arguments.deaths);
+    let asked = Asked { restarts, deaths, is_own: false, agrees, roots };
     let has_job = !arguments.lacks_job() && session.runs_tasks();
     beside::begin((output, "atta walk"), has_job.then_some(asked), arguments.report.kept())
 }
@@ -150,7 +179,8 @@ fn in_directory(arguments: &WalkArguments, directory: &Path, session: &Session<'
         return Err(Refused::usage(what, "leave it out"));
     }
     let (restarts, deaths) = (arguments.restart, arguments.deaths);
-    let asked = Asked { restarts, deaths, agrees: arguments.agrees(), roots };
+    let (agrees, is_own) = (arguments.agrees(), arguments.own.is_some());
+    let asked = Asked { restarts, deaths, is_own, agrees, roots };
     job::begin(&JobPlace::from(directory), asked, arguments.report.kept())
 }
 
@@ -163,17 +193,20 @@ pub(crate) struct Verdict {
     job: Option<RunOfJob>,
     /// The directory of the job.
     directory: Vec<u8>,
+    /// The header of a job that each rank keeps itself.
+    header: Vec<u8>,
 }
 
-atta_entry::record!(Verdict { go, partial, terminal, job, directory });
+atta_entry::record!(Verdict { go, partial, terminal, job, directory, header });
 
 impl Verdict {
-    fn new(run: &Run) -> Self {
+    fn new(run: &Run, own: Option<&OwnJob>) -> Self {
         let partial = run.sink.partial().map(|partial| partial.as_os_str().as_bytes().to_vec());
         let job = run.job.as_ref().map(RunOfJob::of);
         let place = run.job.as_ref().map(|job| job.running.place().path().as_os_str());
         let directory = place.map(|place| place.as_bytes().to_vec()).unwrap_or_default();
-        Self { go: true, partial, terminal: run.sink.is_on_terminal(), job, directory }
+        let header = own.map(OwnJob::header).unwrap_or_default();
+        Self { go: true, partial, terminal: run.sink.is_on_terminal(), job, directory, header }
     }
 }
 

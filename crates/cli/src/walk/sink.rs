@@ -103,7 +103,8 @@ impl Sink {
             parts: catalog.as_ref().and(job).map(|_| Parts::new(arguments.part_rows, session.stop())),
             catalog,
             has_job: job.is_some(),
-            resume: job.map(resume_command),
+            // One that each rank keeps itself ends with the launch.
+            resume: job.filter(|_| arguments.own.is_none()).map(resume_command),
             format: arguments.row_format().map(|format| RowFormat {
                 format,
                 columns: arguments.columns(),

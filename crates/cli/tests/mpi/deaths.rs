@@ -339,6 +339,45 @@ fn comparisons_and_sums_leave_it_out() {
     assert_eq!(summary["totals"]["files"], 4 * 60 + 1, "{summary}: {about}");
 }
 
+// Without a directory that all ranks see: their logs are in the memory of others.
+#[test]
+fn walks_survive_with_copies_of_logs() {
+    let test = "walks_survive_with_copies_of_logs";
+    let Some(mpi) = surviving(test, mpis(test)) else { return };
+    let (scratch, tree) = tree("mpi-copies");
+    let memory = crate::support::make_directory(scratch.join("memory"));
+    let mut alone = Command::new(env!("CARGO_BIN_EXE_atta"));
+    let alone = alone.args(["walk", "--json", &tree]).output().unwrap();
+    let alone: Value = serde_json::from_slice(&alone.stdout).unwrap();
+    // More than K at once lose a log: its part is walked again.
+    let cases: [(&str, &[&[u32]]); 5] = [
+        ("1", &[&[1]]),
+        ("1", &[&[0], &[1], &[3]]),
+        ("2", &[&[1, 2]]),
+        ("1", &[&[0, 1, 2]]),
+        ("3", &[&[2, 3], &[0]]),
+    ];
+    for (copies, dead) in cases {
+        let words = ["walk", "--json", "-j", "1", "--iops", "1500", "--survive", copies, &tree];
+        let mut command = launched(mpi, 4, &words.map(str::to_owned));
+        command.env("TMPDIR", &memory);
+        let blow = |dead: &&[u32]| (Duration::from_millis(1_300), Blow::Die(dead.to_vec()));
+        let (output, deaths) = struck(command, 4, &dead.iter().map(blow).collect());
+        let about = format!("--survive {copies}, {dead:?}, {deaths} deaths: {}", text(&output.stderr));
+        expect_code(&output, 0, &about);
+        let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(summary["totals"], alone["totals"], "{about}");
+        assert!(about.contains(" died: "), "{about}");
+        // What dead ranks have left goes with the next walk.
+        let left = std::fs::read_dir(&memory).unwrap().count();
+        assert_eq!(left, deaths, "{about}");
+        let words = ["walk", "-q", "--survive", "1", &tree].map(str::to_owned);
+        let output = atta_testkit::mpi::alone(launched(mpi, 2, &words).env("TMPDIR", &memory));
+        expect_code(&output, 0, &text(&output.stderr));
+        assert_eq!(std::fs::read_dir(&memory).unwrap().count(), 0);
+    }
+}
+
 // The daemon of the launcher on that host lives: Open MPI ends all ranks when it dies.
 #[test]
 fn all_ranks_of_a_host_die() {

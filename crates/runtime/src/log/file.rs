@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::rank::mirror::Mirror;
 use atta_ledger::{Key, LogName};
 use rustix::fs::{AtFlags, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
@@ -69,6 +70,8 @@ pub struct LogFile {
     pub(super) key: Key,
     name: LogName,
     ahead: u64,
+    /// Gets what is written.
+    mirror: Option<Mirror>,
 }
 
 impl LogFile {
@@ -94,12 +97,18 @@ impl LogFile {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mode = Mode::RUSR | Mode::WUSR;
         let file = retry_on_intr(|| rustix::fs::openat(&directory, name.to_string(), flags, mode))?;
-        let made = Self { directory, file, key, name, ahead };
+        let made = Self { directory, file, key, name, ahead, mirror: None };
         made.prepare().inspect_err(|_| {
             // The first error is the one to report. An empty log says nothing.
             let _ = rustix::fs::unlinkat(&made.directory, name.to_string(), AtFlags::empty());
         })?;
         Ok(made)
+    }
+
+    /// Other ranks keep what is written, too.
+    #[must_use]
+    pub fn mirrored(self, mirror: Option<Mirror>) -> Self {
+        Self { mirror, ..self }
     }
 
     fn prepare(&self) -> Result<(), Errno> {
@@ -127,7 +136,11 @@ impl Calls for LogFile {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<usize, Errno> {
-        retry_on_intr(|| rustix::io::pwrite(&self.file, bytes, offset))
+        let count = retry_on_intr(|| rustix::io::pwrite(&self.file, bytes, offset))?;
+        if let Some(mirror) = &self.mirror {
+            mirror.note(self.name, offset, &bytes[..count]);
+        }
+        Ok(count)
     }
 
     fn sync(&self) -> Result<(), Errno> {
@@ -136,7 +149,8 @@ impl Calls for LogFile {
 
     fn next(&self) -> Result<Arc<dyn Calls>, Errno> {
         let name = LogName { part: self.name.part + 1, ..self.name };
-        Ok(Arc::new(Self::create_in(&self.directory, (self.key, name), self.ahead)?))
+        let next = Self::create_in(&self.directory, (self.key, name), self.ahead)?;
+        Ok(Arc::new(next.mirrored(self.mirror.clone())))
     }
 
     fn ahead(&self) -> u64 {

@@ -17,6 +17,7 @@ use atta_entry::Code;
 use atta_fabric::{Endpoint, InProcess, Received};
 
 use super::error::RankError;
+use super::mirror::Mirror;
 use super::outbox::{self, Outbox};
 use super::writer::Writer;
 use crate::bell::Bell;
@@ -36,6 +37,8 @@ const FAILED: u32 = u32::MAX - 1;
 const WAITING: u32 = u32::MAX - 2;
 /// The sender, or a rank that notified it, is still at work after a request to end. To the neighbours in the tree.
 const ALIVE: u32 = u32::MAX - 3;
+/// A part of a log, which the receiver keeps ([`Mirror`]).
+const COPY: u32 = u32::MAX - 4;
 /// The maximum number of ranks named as missing.
 const MISSING_MAX: usize = 8;
 /// Bytes of the reason that a failed rank sends.
@@ -44,7 +47,7 @@ const REASON_BYTES_MAX: usize = 1024;
 /// Whether a message is a control word, or malformed.
 fn is_word(message: &[u8]) -> bool {
     let step = message.get(1..HEADER_BYTES).and_then(|step| step.try_into().ok());
-    message.first() == Some(&TAG) && step.is_none_or(|step| u32::from_le_bytes(step) >= ALIVE)
+    message.first() == Some(&TAG) && step.is_none_or(|step| u32::from_le_bytes(step) >= COPY)
 }
 
 /// The endpoint: of the caller, or that of a session alone.
@@ -70,6 +73,8 @@ pub(crate) struct Link<'e> {
     steps: VecDeque<(u32, u32, Vec<u8>)>,
     /// Output of this rank for the first one.
     pub(crate) outbox: Outbox,
+    /// Copies of logs, if there are to be any.
+    pub(crate) mirror: Option<Mirror>,
     /// On the first rank, while output of others is taken.
     writer: Option<Writer>,
     /// Output that arrived before that. It is bounded like output in flight: see `outbox.rs`.
@@ -108,6 +113,7 @@ impl<'e> Link<'e> {
             survives,
             may_leave: false,
             outbox,
+            mirror: None,
             bell,
             is_polled,
             engine: VecDeque::new(),
@@ -288,6 +294,9 @@ impl<'e> Link<'e> {
                     Vec::<u32>::decode_all(bytes).filter(|ranks| ranks.len() <= MISSING_MAX).ok_or(wrong)?;
                 self.waiting.insert(from, ranks);
             }
+            // A rank that has no mirror yet gets the rest later, and cannot use it.
+            Ok(COPY) if self.mirror.as_ref().is_none_or(|mirror| mirror.keep(bytes)) => {}
+            Ok(COPY) => return Err(wrong),
             Ok(step) => self.steps.push_back((from, step, bytes.to_vec())),
             Err(_) => return Err(wrong),
         }
@@ -298,6 +307,9 @@ impl<'e> Link<'e> {
     pub(crate) fn serve(&mut self) -> Result<(), RankError> {
         while let Some(message) = self.outbox.next() {
             self.send(Rank::ROOT.0, message)?;
+        }
+        while let Some((to, part)) = self.mirror.as_ref().and_then(Mirror::next) {
+            self.send_step(to, COPY, &part)?;
         }
         self.write()?;
         while let Some(from) = self.writer.as_ref().map(Writer::written).transpose()?.flatten() {

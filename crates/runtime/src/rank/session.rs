@@ -23,6 +23,7 @@ use super::drive::{Attending, Drive};
 use super::error::RankError;
 use super::link::{End, Link};
 use super::meet::Meeting;
+use super::mirror::Mirror;
 use super::network::look_around;
 use super::outbox::{Outbox, Stream};
 use super::wait::{Limits, Wait};
@@ -206,6 +207,18 @@ impl<'e> Session<'e> {
     #[must_use]
     pub fn stop(&self) -> Stop {
         self.meeting.link.stop.clone()
+    }
+
+    /// From now on the logs of each rank are kept by so many others, too. All ranks call this, before any of them begins a log.
+    pub fn mirror_logs(&mut self, copies: u32) {
+        let Seat { rank, ranks, .. } = self.seat;
+        self.meeting.link.mirror = Some(Mirror::new(self.meeting.link.bell.clone(), (rank, ranks), copies));
+    }
+
+    /// What keeps them.
+    #[must_use]
+    pub fn mirror(&self) -> Option<Mirror> {
+        self.meeting.link.mirror.clone()
     }
 
     /// The outbox that sends output of this rank to the first one. On the first rank it has no receiver.

@@ -1,0 +1,114 @@
+//! Copies of logs in the memory of other ranks, for jobs without a directory that all ranks see. Each part of a log that a rank writes goes to the
+//! next ranks, which keep it. It is no message of a job or a meeting, waits for no answer, and is lost with its sender. It writes no files.
+//!
+//! ```text
+//!   log ── note ──▶ Mirror ── communicating thread ──▶ the next K ranks: kept
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use atta_entry::Code;
+use atta_ledger::LogName;
+
+use crate::bell::Bell;
+
+/// A part of a log: its log, where it begins, its bytes.
+type Part = (LogName, u64, Vec<u8>);
+
+/// The copies of a rank. Clones are the same one; any thread may note.
+#[derive(Clone, Debug)]
+pub struct Mirror(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    state: Mutex<State>,
+    bell: Bell,
+    /// The ranks that get what this one notes.
+    next: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    queue: VecDeque<(u32, Arc<Vec<u8>>)>,
+    kept: BTreeMap<LogName, Vec<u8>>,
+}
+
+impl Mirror {
+    /// The mirror of a rank of so many, with `copies` copies on other ranks.
+    pub(crate) fn new(bell: Bell, (rank, ranks): (u32, u32), copies: u32) -> Self {
+        let next = (1..=copies.min(ranks - 1)).map(|step| (rank + step) % ranks).collect();
+        Self(Arc::new(Inner { state: Mutex::default(), bell, next }))
+    }
+
+    /// Sends a part of a log to the next ranks.
+    pub(crate) fn note(&self, log: LogName, offset: u64, bytes: &[u8]) {
+        let part: Part = (log, offset, bytes.to_vec());
+        let message = Arc::new(part.encoded());
+        let to_each = self.0.next.iter().map(|to| (*to, Arc::clone(&message)));
+        self.lock().queue.extend(to_each);
+        self.0.bell.ring();
+    }
+
+    /// The next message, and the rank that gets it.
+    pub(crate) fn next(&self) -> Option<(u32, Arc<Vec<u8>>)> {
+        self.lock().queue.pop_front()
+    }
+
+    /// Keeps what another rank has noted. False: it is not valid. Parts of a log come in order, so one that does not continue what is kept is from before a
+    /// write that failed, and is written again.
+    pub(crate) fn keep(&self, message: &[u8]) -> bool {
+        let Some((log, offset, bytes)) = Part::decode_all(message) else { return false };
+        let mut state = self.lock();
+        let kept = state.kept.entry(log).or_default();
+        let Some(offset) = usize::try_from(offset).ok().filter(|offset| *offset <= kept.len()) else {
+            return true;
+        };
+        kept.truncate(offset);
+        kept.extend_from_slice(&bytes);
+        true
+    }
+
+    /// The logs of other ranks that are kept here, as far as they have come.
+    #[must_use]
+    pub fn kept(&self) -> Vec<(LogName, Vec<u8>)> {
+        self.lock().kept.iter().map(|(log, bytes)| (*log, bytes.clone())).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_go_to_the_next_ranks_and_are_kept_in_order() {
+        let mirror = |rank, ranks, copies| Mirror::new(Bell::default(), (rank, ranks), copies);
+        let log = LogName { run: 1, rank: 3, part: 0 };
+        let own = mirror(3, 4, 2);
+        own.note(log, 0, b"one ");
+        own.note(log, 4, b"two");
+        let sent: Vec<_> = std::iter::from_fn(|| own.next()).collect();
+        assert_eq!(sent.iter().map(|(to, _)| *to).collect::<Vec<_>>(), [0, 1, 0, 1]);
+        let other = mirror(0, 4, 2);
+        for (_, message) in sent.iter().filter(|(to, _)| *to == 0) {
+            assert!(other.keep(message));
+        }
+        assert_eq!(other.kept(), [(log, b"one two".to_vec())]);
+        // A write is repeated; another one has a gap before it.
+        own.note(log, 4, b"too");
+        own.note(log, 9, b"lost");
+        while let Some((_, message)) = own.next() {
+            assert!(other.keep(&message));
+        }
+        assert_eq!(other.kept(), [(log, b"one too".to_vec())]);
+        assert!(!other.keep(b"\xff"));
+        // There are no more than the others.
+        mirror(0, 2, 5).note(log, 0, b"");
+        assert_eq!(mirror(1, 3, 9).0.next, [2, 0]);
+        assert!(mirror(0, 1, 1).0.next.is_empty());
+    }
+}
