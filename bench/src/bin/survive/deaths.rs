@@ -175,3 +175,37 @@ pub(super) fn overhead(arguments: &Arguments, tree: &Path) -> std::io::Result<()
     }
     Ok(())
 }
+
+/// Walks with 1, 2 and 3 copies of each log beside walks that do not survive, in turns.
+pub(super) fn copies(arguments: &Arguments, tree: &Path) -> std::io::Result<()> {
+    let of = Arguments { what: What::Walk, ..arguments.clone() };
+    let launch = |copies: usize| -> std::io::Result<Spent> {
+        let mut command = command(&of, tree);
+        command.env("OMPI_MCA_mpi_ft_enable", "1");
+        if copies > 0 {
+            command.arg("--survive").arg(copies.to_string());
+        }
+        run(command.stderr(Stdio::null()))
+    };
+    let mut random = Random::new(7);
+    let mut ratios = [const { (Vec::new(), Vec::new()) }; 3];
+    for round in 0..=arguments.rounds {
+        let mut order = [0, 1, 2, 3];
+        (1..order.len()).for_each(|at| order.swap(at, random.index(at + 1)));
+        let mut spent = [Spent { wall: 0.0, processor: 0.0 }; 4];
+        for copies in order {
+            spent[copies] = launch(copies)?;
+        }
+        // The first round warms caches.
+        for copies in (1..4).filter(|_| round > 0) {
+            let (wall, processor) = &mut ratios[copies - 1];
+            wall.push(spent[copies].wall / spent[0].wall);
+            processor.push(spent[copies].processor / spent[0].processor);
+        }
+    }
+    for (copies, (wall, processor)) in (1..).zip(ratios) {
+        show(&format!("--survive {copies} over none, wall"), wall, 4);
+        show("the same, processor time", processor, 4);
+    }
+    Ok(())
+}

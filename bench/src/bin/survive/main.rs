@@ -32,6 +32,8 @@ enum What {
     Deaths,
     /// What it costs that ranks can survive others, while none dies: a walk and a copy (needs the same)
     Survival,
+    /// What copies of logs cost (--survive 1, 2 and 3), while no rank dies, over a walk that does not survive (needs the same)
+    Copies,
 }
 
 /// Runs commands with a log and without, in turns.
@@ -189,7 +191,7 @@ fn command(arguments: &Arguments, tree: &Path) -> Command {
     let mut command = program(arguments);
     let threads = arguments.threads.to_string();
     match arguments.what {
-        What::Walk => command.args(["walk", "-q", "-j", &threads]).arg(tree),
+        What::Walk | What::Copies => command.args(["walk", "-q", "-j", &threads]).arg(tree),
         What::Catalog => {
             let catalog = target(arguments);
             command.args(["walk", "-q", "-j", &threads, "--output"]).arg(catalog).arg(tree)
@@ -217,6 +219,7 @@ fn main() -> std::io::Result<()> {
         What::Resume => return resume::measure(&arguments, &tree),
         What::Deaths => return deaths::measure(&arguments, &tree),
         What::Survival => return deaths::overhead(&arguments, &tree),
+        What::Copies => return deaths::copies(&arguments, &tree),
         _ => {}
     }
     let (empty, target) = (arguments.directory.join("empty"), target(&arguments));
