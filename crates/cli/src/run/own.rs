@@ -4,7 +4,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use atta_entry::Errno;
 use atta_ledger::LogName;
 use atta_ops::resume::OwnDirectory;
 use atta_runtime::{Mirror, RankError, Session};
@@ -64,14 +63,16 @@ impl OwnJob {
     pub(crate) fn enter(&self, session: &mut Session<'_>, after_deaths: bool) -> Result<(), RankError> {
         let mut mirror = self.mirror.lock().unwrap_or_else(PoisonError::into_inner);
         if after_deaths {
-            let kept = mirror.take().map(|mirror| mirror.kept()).unwrap_or_default();
             // What a rank cannot read or write is missing there: the job then says which log it needs.
-            let mut own = self.directory.last_logs().unwrap_or_default();
-            add_logs(&mut own, kept);
-            let of_all = session.all_reduce(own, add_logs)?;
-            let put =
-                |(name, bytes): &LogSoFar| -> Result<(), Errno> { self.directory.put_log(*name, bytes) };
-            let _ = of_all.iter().try_for_each(put);
+            let put = |logs: &[LogSoFar]| {
+                let _ = logs.iter().try_for_each(|(name, bytes)| self.directory.put_log(*name, bytes));
+            };
+            // Another rank may die before all have it.
+            if let Some(mirror) = mirror.take() {
+                put(&mirror.kept());
+            }
+            let own = self.directory.last_logs().unwrap_or_default();
+            put(&session.all_reduce(own, add_logs)?);
         }
         session.mirror_logs(self.copies);
         *mirror = session.mirror();

@@ -30,6 +30,8 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Nothing is sent any more.
+    is_over: bool,
     queue: VecDeque<(u32, Arc<Vec<u8>>)>,
     kept: BTreeMap<LogName, Vec<u8>>,
 }
@@ -46,8 +48,19 @@ impl Mirror {
         let part: Part = (log, offset, bytes.to_vec());
         let message = Arc::new(part.encoded());
         let to_each = self.0.next.iter().map(|to| (*to, Arc::clone(&message)));
-        self.lock().queue.extend(to_each);
+        let mut state = self.lock();
+        if !state.is_over {
+            state.queue.extend(to_each);
+        }
+        drop(state);
         self.0.bell.ring();
+    }
+
+    /// The job has come to its end. What has not been sent is not needed, and its receiver may have left.
+    pub(crate) fn end(&self) {
+        let mut state = self.lock();
+        state.is_over = true;
+        state.queue.clear();
     }
 
     /// The next message, and the rank that gets it.
@@ -106,6 +119,10 @@ mod tests {
         }
         assert_eq!(other.kept(), [(log, b"one too".to_vec())]);
         assert!(!other.keep(b"\xff"));
+        own.note(log, 0, b"again");
+        own.end();
+        own.note(log, 5, b"and again");
+        assert!(own.next().is_none());
         // There are no more than the others.
         mirror(0, 2, 5).note(log, 0, b"");
         assert_eq!(mirror(1, 3, 9).0.next, [2, 0]);

@@ -406,6 +406,9 @@ impl<'e> Session<'e> {
     /// # Errors
     /// As [`reduce`](Self::reduce).
     pub fn close<T: Code>(&mut self, own: T, merge: impl FnMut(&mut T, T)) -> Result<Option<T>, RankError> {
+        if let Some(mirror) = &self.meeting.link.mirror {
+            mirror.end();
+        }
         self.listen()?;
         let Meeting { link, limits, .. } = &mut self.meeting;
         let mut wait = Wait::new(*limits);
