@@ -32,7 +32,7 @@ pub(crate) struct Job {
     /// Whether ranks of this launch have died.
     pub(crate) deaths: Deaths,
     /// Each rank keeps it itself, and it ends with the launch: nobody can resume it.
-    is_own: bool,
+    pub(crate) is_own: bool,
 }
 
 /// How a summary is printed.

@@ -36,7 +36,7 @@ const FIRST: u32 = 0;
 pub(crate) struct RunOfJob {
     number: [u8; 16],
     run: u32,
-    /// The first run of the launch, if ranks have died since: then what ranks are at is noted.
+    /// The first run of the launch, if ranks have died since: then what ranks are at is noted, in the directory that all see.
     deaths_since: Option<u32>,
 }
 
@@ -44,7 +44,11 @@ atta_entry::record!(RunOfJob { number, run, deaths_since });
 
 impl RunOfJob {
     pub(crate) fn of(job: &Job) -> Self {
-        Self { number: job.running.number(), run: job.running.run(), deaths_since: job.deaths.since() }
+        Self {
+            number: job.running.number(),
+            run: job.running.run(),
+            deaths_since: job.deaths.since().filter(|_| !job.is_own),
+        }
     }
 
     /// The random number that names the job.

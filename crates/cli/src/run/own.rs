@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use atta_entry::Errno;
 use atta_ledger::LogName;
 use atta_ops::resume::OwnDirectory;
 use atta_runtime::{Mirror, RankError, Session};
@@ -32,16 +33,21 @@ impl std::fmt::Debug for OwnJob {
 type LogSoFar = (LogName, Vec<u8>);
 
 impl OwnJob {
-    /// Makes the directory, in `TMPDIR` if that is set, else in memory.
+    /// Makes the directory, in `TMPDIR` if that is set and can be used, else in memory.
     pub(crate) fn begin(copies: u32) -> Result<Self, Refused> {
         let named = std::env::var_os("TMPDIR").filter(|named| !named.is_empty()).map(PathBuf::from);
-        let in_memory = Some(PathBuf::from(IN_MEMORY)).filter(|memory| memory.is_dir());
-        let base = named.or(in_memory).unwrap_or_else(std::env::temp_dir);
-        let directory = OwnDirectory::begin(&base).map_err(|errno| {
-            let what = format!("cannot make a directory for --survive in {}: {errno}", printable(&base));
-            Refused::fatal_with(what, Some("TMPDIR names another directory".to_owned()))
-        })?;
-        Ok(Self { directory, copies, mirror: Mutex::default() })
+        let bases = named.into_iter().chain([PathBuf::from(IN_MEMORY), std::env::temp_dir()]);
+        let mut first = None;
+        for base in bases {
+            match OwnDirectory::begin(&base) {
+                Ok(directory) => return Ok(Self { directory, copies, mirror: Mutex::default() }),
+                Err(errno) => drop(first.get_or_insert((base, errno))),
+            }
+        }
+        let why =
+            first.map_or_else(String::new, |(base, errno)| format!(" in {}: {errno}", printable(&base)));
+        let what = format!("cannot make a directory for --survive{why}");
+        Err(Refused::fatal_with(what, Some("TMPDIR names another directory".to_owned())))
     }
 
     /// The directory of the job on this rank.
@@ -59,24 +65,31 @@ impl OwnJob {
         let _ = self.directory.put_header(header);
     }
 
-    /// Begins a view. After deaths all ranks take over what any of them has of the logs of the view before.
-    pub(crate) fn enter(&self, session: &mut Session<'_>, after_deaths: bool) -> Result<(), RankError> {
+    /// Begins a view. After deaths all ranks take over what any of them has of the logs of the view before. Returns why that failed on one.
+    pub(crate) fn enter(
+        &self,
+        session: &mut Session<'_>,
+        after_deaths: bool,
+    ) -> Result<Option<String>, RankError> {
         let mut mirror = self.mirror.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = None;
         if after_deaths {
-            // What a rank cannot read or write is missing there: the job then says which log it needs.
-            let put = |logs: &[LogSoFar]| {
-                let _ = logs.iter().try_for_each(|(name, bytes)| self.directory.put_log(*name, bytes));
-            };
-            // Another rank may die before all have it.
-            if let Some(mirror) = mirror.take() {
-                put(&mirror.kept());
-            }
-            let own = self.directory.last_logs().unwrap_or_default();
-            put(&session.all_reduce(own, add_logs)?);
+            // On the disk first: another rank may die before all have it.
+            let kept = mirror.take().map_or(Ok(()), |mirror| self.put(&mirror.kept()));
+            let of_all = session.all_reduce(self.directory.last_logs(), add_logs)?;
+            let put =
+                kept.and_then(|()| self.put(&of_all)).and_then(|()| self.directory.forget_without_first());
+            let path = printable(self.path());
+            let why = put.err().map(|errno| format!("cannot keep logs of other ranks in {path}: {errno}"));
+            failed = session.all_reduce(why, |one, other| *one = one.take().or(other))?;
         }
         session.mirror_logs(self.copies);
         *mirror = session.mirror();
-        Ok(())
+        Ok(failed)
+    }
+
+    fn put(&self, logs: &[LogSoFar]) -> Result<(), Errno> {
+        logs.iter().try_for_each(|(name, bytes)| self.directory.put_log(*name, bytes))
     }
 }
 

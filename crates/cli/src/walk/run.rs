@@ -56,7 +56,12 @@ pub(super) fn run(
     let traffic = arguments.stats.is_some() || arguments.plots.is_some();
     let own = Own { seat: session.seat(), met: processor_time(), traffic };
     if let Some(own_job) = own_job(arguments, session) {
-        own_job.enter(session, arguments.deaths.since().is_some())?;
+        if let Some(why) = own_job.enter(session, arguments.deaths.since().is_some())? {
+            if session.is_first() {
+                complain(&why, Some("TMPDIR names another directory"));
+            }
+            return Ok(exit::FATAL);
+        }
     }
     let (facts, devices) = seen_at(root_paths(&arguments.paths), session);
     if let Some(differ) = session.agree(facts)? {
@@ -144,7 +149,7 @@ fn begun(arguments: &WalkArguments, session: &Session<'_>) -> Result<WithJob, Re
         (None, None) => match own_job(arguments, session) {
             Some(own) => in_directory(arguments, own.path(), session).map(WithJob::from),
             None => {
-                if arguments.own.is_some() {
+                if arguments.own.is_some() && !arguments.report.quiet {
                     complain("note: ranks do not survive others here: --survive does nothing", None);
                 }
                 Ok(WithJob::default())
@@ -169,13 +174,15 @@ fn beside_catalog(
 /// A job in a directory that the user has named.
 fn in_directory(arguments: &WalkArguments, directory: &Path, session: &Session<'_>) -> Result<Job, Refused> {
     if !session.runs_tasks() {
-        let what = "--job with --schedule centralized, where the first rank walks nothing".to_owned();
+        let option = if arguments.own.is_some() { "--survive" } else { "--job" };
+        let what = format!("{option} with --schedule centralized, where the first rank walks nothing");
         return Err(Refused::usage(what, "take another schedule; the first rank does what is left first"));
     }
     let roots = root_paths(&arguments.paths);
     if let Some(index) = repeated(&roots) {
         let (root, number) = (escape(&roots[index]), index + 1);
-        let what = format!("a walk with --job takes each PATH once: {root} is number {number}, too");
+        let option = if arguments.own.is_some() { "--survive" } else { "--job" };
+        let what = format!("a walk with {option} takes each PATH once: {root} is number {number}, too");
         return Err(Refused::usage(what, "leave it out"));
     }
     let (restarts, deaths) = (arguments.restart, arguments.deaths);

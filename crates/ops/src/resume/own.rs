@@ -3,8 +3,8 @@
 //! exchange logs themselves: it sends nothing.
 //!
 //! ```text
-//!   BASE/atta-survive-UID-RANDOM/lock     locked (flock) by its process
-//!   BASE/atta-survive-UID-RANDOM/job/     as any directory of a job
+//!   BASE/atta-survive-UID-HOST-RANDOM/lock     locked (flock) by its process
+//!   BASE/atta-survive-UID-HOST-RANDOM/job/     as any directory of a job
 //! ```
 
 use std::ffi::{CStr, CString, OsStr};
@@ -19,6 +19,7 @@ use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::files::{JOB, JOB_PARTIAL, LOGS_MAX, log_name};
 use super::header::BYTES_MAX;
+use crate::jobs::record::host;
 use crate::plain::{open_plain, read_open, remove, write};
 use atta_sys::{self as sys, retry};
 
@@ -39,8 +40,11 @@ pub struct OwnDirectory {
     _lock: OwnedFd,
 }
 
+/// What names of such directories of this user on this host begin with. Locks of other hosts may not be seen.
 fn prefix() -> String {
-    format!("atta-survive-{}-", rustix::process::geteuid().as_raw())
+    let plain = |byte: char| if byte.is_ascii_alphanumeric() { byte } else { '_' };
+    let host: String = host().chars().map(plain).collect();
+    format!("atta-survive-{}-{host}-", rustix::process::geteuid().as_raw())
 }
 
 impl OwnDirectory {
@@ -54,13 +58,18 @@ impl OwnDirectory {
         let random = RandomState::new().hash_one(std::process::id());
         let name = CString::new(format!("{}{random:016x}", prefix())).map_err(|_| Errno::INVAL)?;
         retry(|| rustix::fs::mkdirat(&opened, &name, Mode::RWXU))?;
-        let top = sys::open_directory_at(opened.as_fd(), &name)?;
-        let lock = open_plain(&top, LOCK, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
-        sys::locks::try_lock(&lock)?;
-        retry(|| rustix::fs::mkdirat(&top, JOB_DIRECTORY, Mode::RWXU))?;
-        let job = sys::open_directory_at(top.as_fd(), JOB_DIRECTORY)?;
         let path = base.join(OsStr::from_bytes(name.as_bytes())).join("job");
-        Ok(Self { base: opened, name, top, job, path, _lock: lock })
+        match make_in(&opened, &name) {
+            Ok((top, job, lock)) => Ok(Self { base: opened, name, top, job, path, _lock: lock }),
+            Err(errno) => {
+                if let Ok(top) = sys::open_directory_at(opened.as_fd(), &name) {
+                    let _ = rustix::fs::unlinkat(&top, JOB_DIRECTORY, AtFlags::REMOVEDIR);
+                    let _ = remove(&top, LOCK);
+                }
+                let _ = rustix::fs::unlinkat(&opened, &name, AtFlags::REMOVEDIR);
+                Err(errno)
+            }
+        }
     }
 
     /// The directory of the job.
@@ -85,19 +94,40 @@ impl OwnDirectory {
         write(&self.job, (JOB_PARTIAL, JOB), bytes)
     }
 
-    /// The logs of the last run that are here.
-    ///
-    /// # Errors
-    /// One cannot be read.
-    pub fn last_logs(&self) -> Result<Vec<(LogName, Vec<u8>)>, Errno> {
-        let names = self.logs()?;
+    /// The logs of the last run that are here. One that cannot be read is missing.
+    #[must_use]
+    pub fn last_logs(&self) -> Vec<(LogName, Vec<u8>)> {
+        let names = self.logs();
         let last = names.iter().map(|name| name.run).max();
         let of_last = names.into_iter().filter(|name| Some(name.run) == last);
-        let read = |name: LogName| {
+        let read = |name: LogName| -> Result<_, Errno> {
             let file = open_plain(&self.job, &file_name(name)?, OFlags::RDONLY)?;
             Ok((name, read_open(&file, LOG_MAX)?))
         };
-        of_last.map(read).collect()
+        of_last.filter_map(|name| read(name).ok()).collect()
+    }
+
+    /// Empties the logs of the last run, if the beginning of the log of its first rank is lost, which says what counts of older ones. All of that run is
+    /// done again. The files stay, so that no later run has its number. All ranks have the same logs when they call it.
+    ///
+    /// # Errors
+    /// One cannot be emptied.
+    pub fn forget_without_first(&self) -> Result<(), Errno> {
+        let names = self.logs();
+        let Some(last) = names.iter().map(|name| name.run).max() else { return Ok(()) };
+        let first = LogName { run: last, rank: 0, part: 0 };
+        let size = |name| -> Result<u64, Errno> {
+            Ok(sys::stat_descriptor(&open_plain(&self.job, &file_name(name)?, OFlags::RDONLY)?)?.size)
+        };
+        let is_alone = names.iter().all(|name| name.run == last);
+        if is_alone || size(first).is_ok_and(|bytes| bytes > 0) {
+            return Ok(());
+        }
+        for name in names.into_iter().filter(|name| name.run == last) {
+            let file = open_plain(&self.job, &file_name(name)?, OFlags::RDWR)?;
+            retry(|| rustix::fs::ftruncate(&file, 0))?;
+        }
+        Ok(())
     }
 
     /// Takes over a log as far as another rank has it. The longest one counts: each is a beginning of the same log.
@@ -110,8 +140,9 @@ impl OwnDirectory {
         if there >= bytes.len() as u64 { Ok(()) } else { sys::data::write_all_at(&file, bytes, 0) }
     }
 
-    fn logs(&self) -> Result<Vec<LogName>, Errno> {
-        Ok(sys::names_of(&self.job, LOGS_MAX)?.iter().filter_map(|name| log_name(name)).collect())
+    fn logs(&self) -> Vec<LogName> {
+        let names = sys::names_of(&self.job, LOGS_MAX).unwrap_or_default();
+        names.iter().filter_map(|name| log_name(name)).collect()
     }
 }
 
@@ -120,6 +151,19 @@ impl Drop for OwnDirectory {
         remove_files(&self.top, &self.job);
         let _ = rustix::fs::unlinkat(&self.base, &self.name, AtFlags::REMOVEDIR);
     }
+}
+
+/// Makes what is in such a directory: itself, the directory of the job, the lock.
+fn make_in(base: &OwnedFd, name: &CStr) -> Result<(OwnedFd, OwnedFd, OwnedFd), Errno> {
+    let top = sys::open_directory_at(base.as_fd(), name)?;
+    let lock = open_plain(&top, LOCK, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+    // Others look for the directory of the job before they try the lock. Without locks nobody removes it.
+    match sys::locks::try_lock(&lock) {
+        Err(Errno::AGAIN) => return Err(Errno::AGAIN),
+        _ => retry(|| rustix::fs::mkdirat(&top, JOB_DIRECTORY, Mode::RWXU))?,
+    }
+    let job = sys::open_directory_at(top.as_fd(), JOB_DIRECTORY)?;
+    Ok((top, job, lock))
 }
 
 fn file_name(name: LogName) -> Result<CString, Errno> {
@@ -142,9 +186,9 @@ fn remove_left(base: &OwnedFd) {
     for name in names.iter().filter(|name| name.to_bytes().starts_with(prefix.as_bytes())) {
         let Ok(top) = sys::open_directory_at(base.as_fd(), name) else { continue };
         if sys::stat_descriptor(&top).is_ok_and(|found| found.uid == own)
+            && let Ok(job) = sys::open_directory_at(top.as_fd(), JOB_DIRECTORY)
             && let Ok(lock) = open_plain(&top, LOCK, OFlags::RDWR)
             && sys::locks::try_lock(&lock).is_ok()
-            && let Ok(job) = sys::open_directory_at(top.as_fd(), JOB_DIRECTORY)
         {
             remove_files(&top, &job);
             let _ = rustix::fs::unlinkat(base, name, AtFlags::REMOVEDIR);
@@ -170,11 +214,22 @@ mod tests {
         for bytes in [&b"begin"[..], b"beginning", b"beg"] {
             own.put_log(log(1), bytes).unwrap();
         }
-        assert_eq!(own.last_logs().unwrap(), [(log(1), b"beginning".to_vec())]);
+        assert_eq!(own.last_logs(), [(log(1), b"beginning".to_vec())]);
+        // The log of the first rank of that run is lost, or empty.
+        for first in [None, Some(&b""[..]), Some(b"first")] {
+            own.put_log(log(1), b"beginning").unwrap();
+            if let Some(bytes) = first {
+                own.put_log(log(0), bytes).unwrap();
+            }
+            own.forget_without_first().unwrap();
+            let logs = own.last_logs();
+            let kept = logs.iter().find(|(name, _)| *name == log(1)).unwrap();
+            assert_eq!(kept.1.is_empty(), first.is_none_or(<[u8]>::is_empty), "{first:?}");
+        }
         // Another process does not remove what this one has.
         let other = OwnDirectory::begin(scratch.path()).unwrap();
         assert_eq!((there(), own.header()), (2, b"header".to_vec()));
-        assert!(other.header().is_empty() && other.last_logs().unwrap().is_empty());
+        assert!(other.header().is_empty() && other.last_logs().is_empty());
         drop(other);
         assert_eq!(there(), 1);
         // A process that was killed has left this.

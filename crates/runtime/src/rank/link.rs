@@ -1,11 +1,11 @@
 //! One rank's end of a fabric, for all uses in a session. It sorts arrivals: messages of a job's engine and of meetings are
-//! queued, output of other ranks goes to the writing thread, and four control words concern the whole session: stop, failed,
-//! waiting, alive. It makes no decisions and does not wait.
+//! queued, output of other ranks goes to the writing thread, and five control words concern the whole session: stop, failed,
+//! waiting, alive, and copies of logs. It makes no decisions and does not wait.
 //!
 //! | first byte | belongs to |
 //! | --- | --- |
 //! | below 0x7f | the engine of a job |
-//! | 0x7f, a step | a meeting; the last four steps are the words |
+//! | 0x7f, a step | a meeting; the last five steps are the words |
 //! | 0x80 to 0xfe | a stream of output for the first rank |
 //! | 0xff | the answer to a message of a stream: it was written |
 

@@ -37,9 +37,23 @@ struct State {
 }
 
 impl Mirror {
-    /// The mirror of a rank of so many, with `copies` copies on other ranks.
-    pub(crate) fn new(bell: Bell, (rank, ranks): (u32, u32), copies: u32) -> Self {
-        let next = (1..=copies.min(ranks - 1)).map(|step| (rank + step) % ranks).collect();
+    /// The mirror of a rank of so many, with `copies` copies on other ranks. Those on other hosts come first, each on another one where ranks of a host
+    /// have numbers in a row. `neighbours`: the ranks on the host of this one.
+    pub(crate) fn new(bell: Bell, (rank, ranks): (u32, u32), neighbours: &[u32], copies: u32) -> Self {
+        let on_host =
+            u32::try_from(neighbours.iter().filter(|other| **other != rank).count()).unwrap_or(0) + 1;
+        let far = (1..ranks.div_ceil(on_host)).map(|step| step * on_host).chain(1..ranks);
+        let far = far.map(|step| (rank + step) % ranks).filter(|other| !neighbours.contains(other));
+        let near = (1..ranks).map(|step| (rank + step) % ranks);
+        let mut next = Vec::new();
+        for other in far.chain(near) {
+            if next.len() == copies as usize {
+                break;
+            }
+            if other != rank && !next.contains(&other) {
+                next.push(other);
+            }
+        }
         Self(Arc::new(Inner { state: Mutex::default(), bell, next }))
     }
 
@@ -98,8 +112,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn copies_go_to_other_hosts_first() {
+        let next = |of, neighbours: &[u32], copies| {
+            Mirror::new(Bell::default(), of, neighbours, copies).0.next.clone()
+        };
+        // Two ranks on each host, in a row.
+        assert_eq!(next((0, 6), &[0, 1], 2), [2, 4]);
+        assert_eq!(next((5, 6), &[4, 5], 3), [1, 3, 0]);
+        // Dealt out in turn.
+        assert_eq!(next((1, 6), &[1, 4], 2), [3, 5]);
+        // One host.
+        assert_eq!(next((2, 4), &[0, 1, 2, 3], 2), [3, 0]);
+        assert_eq!(next((2, 4), &[0, 1, 3], 9), [3, 0, 1]);
+    }
+
+    #[test]
     fn parts_go_to_the_next_ranks_and_are_kept_in_order() {
-        let mirror = |rank, ranks, copies| Mirror::new(Bell::default(), (rank, ranks), copies);
+        let mirror = |rank, ranks, copies| Mirror::new(Bell::default(), (rank, ranks), &[], copies);
         let log = LogName { run: 1, rank: 3, part: 0 };
         let own = mirror(3, 4, 2);
         own.note(log, 0, b"one ");

@@ -212,7 +212,8 @@ impl<'e> Session<'e> {
     /// From now on the logs of each rank are kept by so many others, too. All ranks call this, before any of them begins a log.
     pub fn mirror_logs(&mut self, copies: u32) {
         let Seat { rank, ranks, .. } = self.seat;
-        self.meeting.link.mirror = Some(Mirror::new(self.meeting.link.bell.clone(), (rank, ranks), copies));
+        let link = &mut self.meeting.link;
+        link.mirror = Some(Mirror::new(link.bell.clone(), (rank, ranks), link.neighbours(), copies));
     }
 
     /// What keeps them.
