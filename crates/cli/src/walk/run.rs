@@ -55,13 +55,13 @@ pub(super) fn run(
     }
     let traffic = arguments.stats.is_some() || arguments.plots.is_some();
     let own = Own { seat: session.seat(), met: processor_time(), traffic };
-    if let Some(own_job) = own_job(arguments, session) {
-        if let Some(why) = own_job.enter(session, arguments.deaths.since().is_some())? {
-            if session.is_first() {
-                complain(&why, Some("TMPDIR names another directory"));
-            }
-            return Ok(exit::FATAL);
+    if let Some(own_job) = own_job(arguments, session)
+        && let Some(why) = own_job.enter(session, arguments.deaths.since().is_some())?
+    {
+        if session.is_first() {
+            complain(&why, Some("TMPDIR names another directory"));
         }
+        return Ok(exit::FATAL);
     }
     let (facts, devices) = seen_at(root_paths(&arguments.paths), session);
     if let Some(differ) = session.agree(facts)? {
