@@ -178,10 +178,10 @@ fn recorded(arguments: &resume::ResumeArguments) -> Result<(Arguments, ArgMatche
     let refused = |why: &str| Refused::fatal(format!("the command of the job cannot be run again: {why}"));
     let (mut arguments, matches) = parse(line).map_err(|error| refused(&error.to_string()))?;
     match &mut arguments.command {
-        Command::Walk(walk) => walk.resume(directory, Deaths::None),
-        Command::Copy(copy) => copy.resume(directory, Deaths::None),
-        Command::Verify(verify) => verify.resume(directory, Deaths::None),
-        Command::Sum(sum) => sum.resume(directory, Deaths::None),
+        Command::Walk(walk) => walk.resume(directory, Deaths::default()),
+        Command::Copy(copy) => copy.resume(directory, Deaths::default()),
+        Command::Verify(verify) => verify.resume(directory, Deaths::default()),
+        Command::Sum(sum) => sum.resume(directory, Deaths::default()),
         _ => return Err(refused("it makes no job")),
     }
     Ok((arguments, matches))

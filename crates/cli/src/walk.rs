@@ -35,9 +35,6 @@ pub(crate) fn run(arguments: &WalkArguments, signals: &Signals, launcher: Option
     let given =
         Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing, reads_once };
     let mut arguments = arguments.clone();
-    match arguments.survive.map(OwnJob::begin).transpose() {
-        Ok(own) => arguments.own = own.map(Arc::new),
-        Err(refused) => return refused.report(),
-    }
+    arguments.own = arguments.survive.map(|copies| Arc::new(OwnJob::new(copies)));
     session::run(&given, &arguments, |arguments, session| run::run(arguments, signals, session))
 }

@@ -14,7 +14,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::{CStr, CString};
 
-use atta_entry::{Code as _, Errno, Operation};
+use atta_entry::{Code as _, Errno};
 use atta_ledger::Id;
 use rustix::fd::OwnedFd;
 use rustix::fs::OFlags;
@@ -26,8 +26,6 @@ use atta_sys::{self as sys, retry};
 const DEATHS_MOST: usize = 3;
 /// So many deaths at chunks of one file, whichever, are enough to leave it out.
 const DEATHS_IN_FILE_MOST: usize = 5;
-/// The failure of what is left out.
-pub(crate) const LEFT_OUT: (Operation, Errno) = (Operation::AfterDeaths, Errno::CANCELED);
 /// Bytes of a slot.
 const SLOT: usize = 56;
 /// Most bytes of a file that are read.
@@ -218,7 +216,8 @@ impl Suspects {
     /// What is older does not count.
     #[must_use]
     pub fn gather(directory: &OwnedFd, since: u32) -> Self {
-        let mut deaths = Self::read(directory).deaths;
+        let before = Self::read(directory);
+        let mut deaths = before.deaths.clone();
         deaths.retain(|death| death.run >= since);
         let mut left = files_of_ranks(directory);
         // A process that has not ended may not have written all.
@@ -227,6 +226,9 @@ impl Suspects {
             let bytes = read(directory, name);
             let doing = bytes.as_chunks().0.iter().filter_map(Doing::from_slot);
             deaths.extend(doing.map(|doing| Death { run: *run, rank: *rank, doing }));
+        }
+        if left.is_empty() && deaths == before.deaths {
+            return before;
         }
         let suspects = Self::new(deaths);
         let bytes = suspects.to_bytes();
@@ -476,6 +478,7 @@ mod tests {
         assert!(Suspects::read(&top).leave_unseen(name));
         // Deaths of an older launch.
         assert_eq!(Suspects::gather(&top, 5), Suspects::default());
+        assert_eq!(Suspects::read(&top), Suspects::default());
         // What is no list of deaths says nothing.
         std::fs::write(scratch.join("suspects"), b"damaged").unwrap();
         assert_eq!(Suspects::read(&top), Suspects::default());

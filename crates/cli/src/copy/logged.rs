@@ -142,7 +142,7 @@ impl Asking<'_> {
         let mut agrees = self.arguments.agrees();
         agrees.push(job::describe_target(self.target, is)?);
         let deaths = self.arguments.deaths;
-        Ok(Asked { restarts, deaths, is_own: false, agrees, roots: self.sources.clone() })
+        Ok(Asked { restarts, deaths, agrees, roots: self.sources.clone() })
     }
 
     /// What TARGET is before the first run.

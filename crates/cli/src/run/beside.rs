@@ -36,14 +36,14 @@ pub(crate) fn begin(
     let place = job::place_of_catalog(output)?;
     job::remove_ended(&place);
     CatalogPlace::vacant(output).map_err(|error| refused_beside(&place, &error))?;
-    let Some(Asked { restarts, deaths, mut agrees, roots, .. }) =
+    let Some(Asked { restarts, deaths, mut agrees, roots }) =
         asked.filter(|asked| repeated(&asked.roots).is_none())
     else {
         return Ok(WithJob::default());
     };
     agrees.insert(0, command.as_bytes().to_vec());
     agrees.push(job::describe_catalog(output)?);
-    let with_job = begin_or_lack(&place, Asked { restarts, deaths, is_own: false, agrees, roots }, kept)?;
+    let with_job = begin_or_lack(&place, Asked { restarts, deaths, agrees, roots }, kept)?;
     match (CatalogPlace::vacant(output), &with_job.job) {
         // Another process has completed it meanwhile.
         (Err(error), Some(_)) => {

@@ -10,7 +10,7 @@ use atta_entry::Code as _;
 use atta_ops::resume::{JobPlace, LoggedJob, NotBegun, hex};
 use atta_runtime::{Group, Limits, RankError, Regrouped, Session, Way, named};
 
-use super::deaths::{Deaths, FIRST_RUN};
+use super::deaths::Deaths;
 use super::file::print_rows;
 use super::history::{self, End};
 use super::logged::RunOfJob;
@@ -43,7 +43,7 @@ impl Going {
     /// earlier launch has left the job.
     pub(crate) fn resumed<A: Resumes>(&self, arguments: &A) -> A {
         let mut arguments = arguments.clone();
-        let deaths = if self.since == FIRST_RUN { Deaths::OfOwnJob } else { Deaths::Since(self.since) };
+        let deaths = Deaths::since(self.since);
         arguments.resume(PathBuf::from(OsString::from_vec(self.directory.clone())), deaths);
         arguments
     }

@@ -51,8 +51,6 @@ pub(crate) struct Asked {
     pub(crate) restarts: bool,
     /// See [`Job`].
     pub(crate) deaths: Deaths,
-    /// See [`Job`].
-    pub(crate) is_own: bool,
     /// Options that each run must have.
     pub(crate) agrees: Vec<Vec<u8>>,
     /// Trees that each run must have.
@@ -162,17 +160,25 @@ pub(crate) fn remove_ended(place: &JobPlace) {
 
 /// Begins a job, or goes on with it. Of a job that is complete, it prints the summary again.
 pub(crate) fn begin(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
+    let job = open(place, asked, summary)?;
+    Known::of(&job.running).keep();
+    outcome::begun();
+    Ok(job)
+}
+
+/// The same of a job that each rank keeps itself: no list has it, and `atta launch` does not start it again.
+pub(crate) fn begin_own(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
+    Ok(Job { is_own: true, ..open(place, asked, summary)? })
+}
+
+fn open(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
     let begin = if asked.restarts { LoggedJob::begin_anew } else { LoggedJob::begin };
-    let (deaths, is_own) = (asked.deaths, asked.is_own);
+    let deaths = asked.deaths;
     let (request, has_all_roots) = asked.request()?;
     match begin(place, &request) {
         Ok(logged) => {
-            let running: RunningJob = logged.into();
-            if !is_own {
-                Known::of(&running).keep();
-                outcome::begun();
-            }
-            Ok(Job { running: Arc::new(running), summary, has_all_roots, deaths, is_own })
+            let running = Arc::new(logged.into());
+            Ok(Job { running, summary, has_all_roots, deaths, is_own: false })
         }
         Err(NotBegun::Complete(kept)) => Err(print_kept(place.path(), &kept, summary)),
         Err(error) => Err(refused(&error, place)),
@@ -197,7 +203,7 @@ pub(crate) fn begin_there(place: &JobPlace, asked: Asked, summary: Kept) -> Resu
 pub(crate) fn later(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
     let (request, has_all_roots) = asked.request()?;
     let running = RunningJob::later(place.clone(), &request).map_err(|error| refused(&error, place))?;
-    Ok(Job { running: Arc::new(running), summary, has_all_roots, deaths: Deaths::None, is_own: false })
+    Ok(Job { running: Arc::new(running), summary, has_all_roots, deaths: Deaths::default(), is_own: false })
 }
 
 impl Asked {
@@ -393,7 +399,7 @@ impl Job {
 
     /// Says that the run goes on with what earlier runs have done.
     pub(crate) fn report_earlier(&self, entries: u64) {
-        if self.summary == Kept::Nothing || self.deaths.are_of_own_job() {
+        if self.summary == Kept::Nothing || self.deaths.leave_new_job() {
             return;
         }
         let (path, began, entries) = (printable(self.path()), self.running.began(), grouped(entries));

@@ -47,7 +47,7 @@ impl RunOfJob {
         Self {
             number: job.running.number(),
             run: job.running.run(),
-            deaths_since: job.deaths.since().filter(|_| !job.is_own),
+            deaths_since: job.deaths.first_run().filter(|_| !job.is_own),
         }
     }
 
@@ -172,7 +172,7 @@ impl<'j> EarlierRuns<'j> {
 
     /// Whether nobody else can have changed what they have done.
     pub(crate) fn are_trusted(&self) -> bool {
-        self.job.deaths.are_of_own_job()
+        self.job.deaths.leave_new_job()
     }
 
     /// Adds to a new journal what they say; `each` gets the rest of it.
@@ -216,7 +216,7 @@ fn prepare<R: SliceResults>(
 ) -> Result<(Journal<R>, LogFile, Rechecked), Fatal> {
     let mut earlier = EarlierRuns::open(job, memory_bytes)?;
     let read = earlier.read(&mut journal, &mut |found| match found {
-        FromLog::Marked(..) | FromLog::Names(..) if job.deaths.are_of_own_job() => {}
+        FromLog::Marked(..) | FromLog::Names(..) if job.deaths.leave_new_job() => {}
         FromLog::Marked(at, mark, stage) => recheck.add(at, mark, stage),
         FromLog::Names(at, _) => recheck.add_half(at),
         found => each(found),

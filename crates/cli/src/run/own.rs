@@ -1,8 +1,8 @@
 //! The job of a walk whose logs the ranks keep themselves (`--survive K`): each rank has a directory of its own, and copies of its log are in the memory of
-//! the K next ranks. After deaths the ranks that are left tell each other what they have, and go on as from a directory that all see.
+//! the K next ranks. After deaths the ranks that are left exchange what they have of the logs, and go on as from a directory that all see.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use atta_entry::Errno;
 use atta_ledger::LogName;
@@ -10,59 +10,46 @@ use atta_ops::resume::OwnDirectory;
 use atta_runtime::{Mirror, RankError, Session};
 
 use super::file::printable;
-use super::refused::Refused;
 
 /// Where there is memory for files.
 const IN_MEMORY: &str = "/dev/shm";
 
 /// The job, on one rank.
+#[derive(Debug)]
 pub(crate) struct OwnJob {
-    directory: OwnDirectory,
+    /// Made when the first view begins; the error says why it cannot be made.
+    directory: OnceLock<Result<OwnDirectory, String>>,
     copies: u32,
     /// What this rank keeps for others, of the current view.
     mirror: Mutex<Option<Mirror>>,
-}
-
-impl std::fmt::Debug for OwnJob {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OwnJob").field("directory", &self.directory).finish_non_exhaustive()
-    }
 }
 
 /// A log as far as a rank has it.
 type LogSoFar = (LogName, Vec<u8>);
 
 impl OwnJob {
-    /// Makes the directory, in `TMPDIR` if that is set and can be used, else in memory.
-    pub(crate) fn begin(copies: u32) -> Result<Self, Refused> {
-        let named = std::env::var_os("TMPDIR").filter(|named| !named.is_empty()).map(PathBuf::from);
-        let bases = named.into_iter().chain([PathBuf::from(IN_MEMORY), std::env::temp_dir()]);
-        let mut first = None;
-        for base in bases {
-            match OwnDirectory::begin(&base) {
-                Ok(directory) => return Ok(Self { directory, copies, mirror: Mutex::default() }),
-                Err(errno) => drop(first.get_or_insert((base, errno))),
-            }
-        }
-        let why =
-            first.map_or_else(String::new, |(base, errno)| format!(" in {}: {errno}", printable(&base)));
-        let what = format!("cannot make a directory for --survive{why}");
-        Err(Refused::fatal_with(what, Some("TMPDIR names another directory".to_owned())))
+    /// A job of whose logs so many other ranks have copies.
+    pub(crate) fn new(copies: u32) -> Self {
+        Self { directory: OnceLock::new(), copies, mirror: Mutex::default() }
+    }
+
+    fn directory(&self) -> Result<&OwnDirectory, String> {
+        self.directory.get_or_init(make_directory).as_ref().map_err(Clone::clone)
     }
 
     /// The directory of the job on this rank.
     pub(crate) fn path(&self) -> &Path {
-        self.directory.path()
+        self.directory().map_or(Path::new(""), OwnDirectory::path)
     }
 
     /// The header of the job, on the rank that has begun it.
     pub(crate) fn header(&self) -> Vec<u8> {
-        self.directory.header()
+        self.directory().map(OwnDirectory::header).unwrap_or_default()
     }
 
     /// Takes over the header. If it cannot be written, the rank does not find the job, and says so.
     pub(crate) fn put_header(&self, header: &[u8]) {
-        let _ = self.directory.put_header(header);
+        let _ = self.directory().map(|directory| directory.put_header(header));
     }
 
     /// Begins a view. After deaths all ranks take over what any of them has of the logs of the view before. Returns why that failed on one.
@@ -72,25 +59,50 @@ impl OwnJob {
         after_deaths: bool,
     ) -> Result<Option<String>, RankError> {
         let mut mirror = self.mirror.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut failed = None;
+        let mut done = self.directory().map(drop);
         if after_deaths {
             // On the disk first: another rank may die before all have it.
-            let kept = mirror.take().map_or(Ok(()), |mirror| self.put(&mirror.kept()));
-            let of_all = session.all_reduce(self.directory.last_logs(), add_logs)?;
-            let put =
-                kept.and_then(|()| self.put(&of_all)).and_then(|()| self.directory.forget_without_first());
-            let path = printable(self.path());
-            let why = put.err().map(|errno| format!("cannot keep logs of other ranks in {path}: {errno}"));
-            failed = session.all_reduce(why, |one, other| *one = one.take().or(other))?;
+            let kept = mirror.take().map(|mirror| mirror.kept()).unwrap_or_default();
+            done = done.and_then(|()| self.put(&kept));
+            let own = self.directory().map(OwnDirectory::last_logs).unwrap_or_default();
+            let of_all = session.all_reduce(own, add_logs)?;
+            done = done.and_then(|()| self.put(&of_all)).and_then(|()| self.forget_without_first());
         }
+        let failed = session.all_reduce(done.err(), |one, other| *one = one.take().or(other))?;
         session.mirror_logs(self.copies);
         *mirror = session.mirror();
         Ok(failed)
     }
 
-    fn put(&self, logs: &[LogSoFar]) -> Result<(), Errno> {
-        logs.iter().try_for_each(|(name, bytes)| self.directory.put_log(*name, bytes))
+    fn put(&self, logs: &[LogSoFar]) -> Result<(), String> {
+        let directory = self.directory()?;
+        logs.iter()
+            .try_for_each(|(name, bytes)| directory.put_log(*name, bytes))
+            .map_err(|errno| self.full(errno))
     }
+
+    fn forget_without_first(&self) -> Result<(), String> {
+        self.directory()?.forget_without_first().map_err(|errno| self.full(errno))
+    }
+
+    fn full(&self, errno: Errno) -> String {
+        format!("cannot keep logs of other ranks in {}: {errno}", printable(self.path()))
+    }
+}
+
+/// Makes a directory in `TMPDIR` if that is set and can be used, else in memory.
+fn make_directory() -> Result<OwnDirectory, String> {
+    let named = std::env::var_os("TMPDIR").filter(|named| !named.is_empty()).map(PathBuf::from);
+    let bases = named.into_iter().chain([PathBuf::from(IN_MEMORY), std::env::temp_dir()]);
+    let mut why = None;
+    for base in bases {
+        match OwnDirectory::begin(&base) {
+            Ok(directory) => return Ok(directory),
+            Err(errno) => drop(why.get_or_insert((base, errno))),
+        }
+    }
+    let why = why.map_or_else(String::new, |(base, errno)| format!(" in {}: {errno}", printable(&base)));
+    Err(format!("cannot make a directory for --survive{why}"))
 }
 
 /// Unites logs. Of each, the longest one counts.

@@ -27,7 +27,7 @@ pub(super) fn begun(
     let restarts = arguments.restart;
     let kept = if arguments.row_format().is_some() { Kept::BesideRows } else { arguments.report.kept() };
     let deaths = arguments.deaths;
-    let mut asked = Asked { restarts, deaths, is_own: false, agrees: arguments.agrees(), roots };
+    let mut asked = Asked { restarts, deaths, agrees: arguments.agrees(), roots };
     match (&arguments.job, &arguments.output) {
         // `atta resume` names the directory as well.
         (_, Some(output)) if !arguments.no_job && session.runs_tasks() && may_be_replaced(output) => {

@@ -56,7 +56,7 @@ pub(super) fn run(
     let traffic = arguments.stats.is_some() || arguments.plots.is_some();
     let own = Own { seat: session.seat(), met: processor_time(), traffic };
     if let Some(own_job) = own_job(arguments, session)
-        && let Some(why) = own_job.enter(session, arguments.deaths.since().is_some())?
+        && let Some(why) = own_job.enter(session, arguments.deaths.first_run().is_some())?
     {
         if session.is_first() {
             complain(&why, Some("TMPDIR names another directory"));
@@ -166,29 +166,29 @@ fn beside_catalog(
 ) -> Result<WithJob, Refused> {
     let (agrees, roots) = (arguments.agrees(), root_paths(&arguments.paths));
     let (restarts, deaths) = (arguments.restart, arguments.deaths);
-    let asked = Asked { restarts, deaths, is_own: false, agrees, roots };
+    let asked = Asked { restarts, deaths, agrees, roots };
     let has_job = !arguments.lacks_job() && session.runs_tasks();
     beside::begin((output, "atta walk"), has_job.then_some(asked), arguments.report.kept())
 }
 
-/// A job in a directory that the user has named.
+/// A job in a directory that the user has named, or in that of this rank.
 fn in_directory(arguments: &WalkArguments, directory: &Path, session: &Session<'_>) -> Result<Job, Refused> {
+    let is_own = arguments.own.is_some();
+    let option = if is_own { "--survive" } else { "--job" };
     if !session.runs_tasks() {
-        let option = if arguments.own.is_some() { "--survive" } else { "--job" };
         let what = format!("{option} with --schedule centralized, where the first rank walks nothing");
         return Err(Refused::usage(what, "take another schedule; the first rank does what is left first"));
     }
     let roots = root_paths(&arguments.paths);
     if let Some(index) = repeated(&roots) {
         let (root, number) = (escape(&roots[index]), index + 1);
-        let option = if arguments.own.is_some() { "--survive" } else { "--job" };
         let what = format!("a walk with {option} takes each PATH once: {root} is number {number}, too");
         return Err(Refused::usage(what, "leave it out"));
     }
     let (restarts, deaths) = (arguments.restart, arguments.deaths);
-    let (agrees, is_own) = (arguments.agrees(), arguments.own.is_some());
-    let asked = Asked { restarts, deaths, is_own, agrees, roots };
-    job::begin(&JobPlace::from(directory), asked, arguments.report.kept())
+    let asked = Asked { restarts, deaths, agrees: arguments.agrees(), roots };
+    let begin = if is_own { job::begin_own } else { job::begin };
+    begin(&JobPlace::from(directory), asked, arguments.report.kept())
 }
 
 /// Decision of the first rank before the walk, for all ranks.

@@ -1,7 +1,7 @@
 //! Runs on ranks of which some are killed while the others go on (Open MPI 5 with `--with-ft ulfm`): they end with the result of an undisturbed run.
 //! `ATTA_DEATHS`: how many such runs; `ATTA_SEED`: the first seed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -378,6 +378,40 @@ fn walks_survive_with_copies_of_logs() {
         expect_code(&output, 0, &text(&output.stderr));
         assert_eq!(std::fs::read_dir(&memory).unwrap().count(), 0);
     }
+}
+
+/// How many of the directories of ranks below this one have something of a log.
+fn holders(memory: &Path, log: &str) -> usize {
+    let ranks = std::fs::read_dir(memory).unwrap().map(|rank| rank.unwrap().path().join("job").join(log));
+    ranks.filter(|log| log.metadata().is_ok_and(|found| found.len() > 0)).count()
+}
+
+// What a dead rank has done comes from the copies: after its death all that are left have its log.
+#[test]
+fn log_of_a_dead_rank_comes_from_a_copy() {
+    let test = "log_of_a_dead_rank_comes_from_a_copy";
+    let Some(mpi) = surviving(test, mpis(test)) else { return };
+    let (scratch, tree) = tree("mpi-copy-of-log");
+    let memory = crate::support::make_directory(scratch.join("memory"));
+    let words = ["walk", "-q", "-j", "1", "--iops", "600", "--survive", "1", &tree].map(str::to_owned);
+    let _everywhere = Lock::acquire("mpi").expect("a lock file can be made");
+    let mut command = launched(mpi, 3, &words);
+    let mut child = command.env("TMPDIR", &memory).stderr(Stdio::piped()).spawn().unwrap();
+    let ranks = started(&mut child, 3);
+    let until = |child: &mut Child, count| {
+        let began = Instant::now();
+        while holders(&memory, "1.1") < count {
+            let is_over = child.try_wait().unwrap().is_some() || began.elapsed() > Duration::from_secs(60);
+            assert!(!is_over, "{count}: {}", holders(&memory, "1.1"));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    until(&mut child, 1);
+    // Its frame is on the way to the next rank.
+    std::thread::sleep(Duration::from_millis(300));
+    signal(ranks.iter().find(|(rank, _)| *rank == 1).unwrap().1, Signal::KILL);
+    until(&mut child, 3);
+    expect_code(&child.wait_with_output().unwrap(), 0, test);
 }
 
 // The daemon of the launcher on that host lives: Open MPI ends all ranks when it dies.

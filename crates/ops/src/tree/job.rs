@@ -42,8 +42,7 @@ use crate::tree::start::Seed;
 use crate::tree::start::roots::Roots;
 use crate::tree::task::Task;
 use crate::tree::task::bytes::{self, PackedBy};
-use crate::tree::thread::Thread;
-use crate::underway::LEFT_OUT;
+use crate::tree::thread::{LEFT_OUT, Thread};
 use atta_sys::{self as sys, Features, Place};
 
 /// A walk in the form that the runtime runs.
@@ -252,7 +251,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         match if is_left_out { Ok(None) } else { self.open(worker, parent, name, target) } {
             Ok(Some(directory)) => return Thread { job: self, worker, queue }.read(&directory),
             Ok(None) if is_left_out => {
-                self.fail_at(worker, LEFT_OUT.0, parent, Some(name.as_bytes()), LEFT_OUT.1);
+                Thread { job: self, worker, queue }.fail_name(parent, name.as_bytes(), LEFT_OUT);
             }
             Ok(None) => {}
             Err(errno) => {

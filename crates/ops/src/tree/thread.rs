@@ -8,7 +8,6 @@ use crate::tree::directory::Directory;
 use crate::tree::job::{TreeJob, Worker, push_own};
 use crate::tree::operation::{DirectoryOf, Handler};
 use crate::tree::task::Task;
-use crate::underway;
 
 /// A thread that runs a task: the walk, the state of the thread, and the queue for more tasks.
 pub(crate) struct Thread<'t, 'j, 'q, V: Handler> {
@@ -25,7 +24,7 @@ pub(crate) struct Failed {
 }
 
 /// The failure of what is left out, as ranks have died at it.
-pub(crate) const LEFT_OUT: Failed = Failed { operation: underway::LEFT_OUT.0, errno: underway::LEFT_OUT.1 };
+pub(crate) const LEFT_OUT: Failed = Failed { operation: Operation::AfterDeaths, errno: Errno::CANCELED };
 
 impl Failed {
     pub(crate) fn errno(self) -> Errno {
