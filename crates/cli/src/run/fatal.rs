@@ -23,6 +23,14 @@ impl Fatal {
         Self::Failed { what, hint: Some("run the same atta on all ranks".to_owned()) }
     }
 
+    /// Without its advice, where that does not hold.
+    pub(crate) fn without_hint(self) -> Self {
+        match self {
+            Self::Closed => Self::Closed,
+            Self::Failed { what, .. } => Self::Failed { what, hint: None },
+        }
+    }
+
     /// The reason, as text.
     pub(crate) fn what(self) -> String {
         match self {

@@ -166,9 +166,11 @@ pub(crate) fn begin(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job
     Ok(job)
 }
 
-/// The same of a job that each rank keeps itself: no list has it, and `atta launch` does not start it again.
+/// The same of a job that each rank keeps itself: no list has it, `atta launch` does not start it again, and no option begins it anew.
 pub(crate) fn begin_own(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
-    Ok(Job { is_own: true, ..open(place, asked, summary)? })
+    let opened = open(place, asked, summary);
+    let opened = opened.map_err(|refused| Refused::fatal(refused.what().to_owned()))?;
+    Ok(Job { is_own: true, ..opened })
 }
 
 fn open(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {

@@ -40,6 +40,8 @@ pub(crate) struct Sink {
     has_job: bool,
     /// The command that goes on with the job, on the first rank.
     pub(crate) resume: Option<String>,
+    /// The job, if there is one, ends with the launch: no command goes on with it.
+    ends_with_launch: bool,
     format: Option<RowFormat>,
     /// Where rows go if another rank has standard output.
     rows_to: Option<Outbox>,
@@ -103,8 +105,8 @@ impl Sink {
             parts: catalog.as_ref().and(job).map(|_| Parts::new(arguments.part_rows, session.stop())),
             catalog,
             has_job: job.is_some(),
-            // One that each rank keeps itself ends with the launch.
             resume: job.filter(|_| arguments.own.is_none()).map(resume_command),
+            ends_with_launch: arguments.own.is_some(),
             format: arguments.row_format().map(|format| RowFormat {
                 format,
                 columns: arguments.columns(),
@@ -144,6 +146,7 @@ impl Sink {
             catalog,
             has_job: job.is_some(),
             resume: None,
+            ends_with_launch: arguments.own.is_some(),
             format: arguments.row_format().map(|format| RowFormat {
                 format,
                 columns: arguments.columns(),
@@ -238,7 +241,7 @@ impl WithLog<Share> for Sink {
     }
 
     fn fail(&self, fatal: Fatal) {
-        Self::fail(self, fatal);
+        Self::fail(self, if self.ends_with_launch { fatal.without_hint() } else { fatal });
     }
 
     fn leave_out(&self, directory: &OwnedFd) {
