@@ -1,5 +1,5 @@
-//! The job of a walk whose logs the ranks keep themselves (`--survive K`): each rank has a directory of its own, and copies of its log are in the memory of
-//! the K next ranks. After deaths the ranks that are left exchange what they have of the logs, and go on as from a directory that all see.
+//! The job of a walk whose logs the ranks keep themselves (`--survive K`): each rank has a directory of its own, and K other ranks keep
+//! copies of its log in memory. After deaths the ranks that are left exchange what they have of the logs, and go on as from a directory that all see.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};

@@ -114,8 +114,8 @@ pub(crate) struct WalkArguments {
     #[arg(long, requires = "logged", conflicts_with_all = ["print", "print0", "format", "from_list", "follow"], help_heading = "Resume")]
     pub(crate) restart: bool,
 
-    /// Go on when ranks die, without a directory that all ranks see: the log of each rank is also in the memory of the K next ones (Open MPI 5,
-    /// mpirun --with-ft ulfm). Entries are not printed
+    /// Go on when ranks die, without a directory that all ranks see: K other ranks keep a copy of each log in memory (Open MPI 5, mpirun
+    /// --with-ft ulfm). Entries are not printed
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=64), help_heading = "Resume", conflicts_with_all = ["logged", "no_job", "no_survive", "print", "print0", "format", "from_list", "follow"])]
     pub(crate) survive: Option<u32>,
 

@@ -1,8 +1,8 @@
-//! Copies of logs in the memory of other ranks, for jobs without a directory that all ranks see. Each part of a log that a rank writes goes to the
-//! next ranks, which keep it. It is no message of a job or a meeting, waits for no answer, and is lost with its sender. It writes no files.
+//! Copies of logs in the memory of other ranks, for jobs without a directory that all ranks see. Each part of a log that a rank writes goes to
+//! some others, which keep it. It is no message of a job or a meeting, waits for no answer, and is lost with its sender. It writes no files.
 //!
 //! ```text
-//!   log ── note ──▶ Mirror ── communicating thread ──▶ the next K ranks: kept
+//!   log ── note ──▶ Mirror ── communicating thread ──▶ K other ranks: kept
 //! ```
 
 use std::collections::{BTreeMap, VecDeque};
@@ -57,7 +57,7 @@ impl Mirror {
         Self(Arc::new(Inner { state: Mutex::default(), bell, next }))
     }
 
-    /// Sends a part of a log to the next ranks.
+    /// Sends a part of a log to those ranks.
     pub(crate) fn note(&self, log: LogName, offset: u64, bytes: &[u8]) {
         let part: Part = (log, offset, bytes.to_vec());
         let message = Arc::new(part.encoded());
