@@ -1,5 +1,5 @@
-//! Which hosts answer: each is asked by the launcher itself, which runs the program `true` there. A host that does not answer in time counts as
-//! dead.
+//! Which hosts answer: each is asked by the launcher itself, which runs a short program there. A host is asked twice: if it does not answer in time
+//! either time, or cannot be reached, it counts as dead. A launcher can fail or hang once for reasons of its own.
 
 use std::process::{Child, Stdio};
 use std::sync::Mutex;
@@ -14,6 +14,8 @@ use super::private::Place;
 use super::signals::{LOOK, Signals};
 use crate::run::refused::Refused;
 
+/// How often a host is asked before it counts as dead.
+const ASKS: u32 = 2;
 /// Time for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Time that a launcher then has to end.
@@ -61,7 +63,7 @@ struct Asking<'a> {
 impl Asking<'_> {
     fn ask_all(&self, names: &[Vec<u8>], answers: &[AtomicBool]) {
         while let Some((name, answer)) = self.take(names, answers) {
-            match self.ask(name) {
+            match self.ask_until_answered(name) {
                 Ok(answers) => answer.store(answers, Ordering::Relaxed),
                 Err(refused) => {
                     self.stops.store(true, Ordering::Relaxed);
@@ -81,6 +83,18 @@ impl Asking<'_> {
         }
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         Some((names.get(index)?, answers.get(index)?))
+    }
+
+    fn ask_until_answered(&self, name: &[u8]) -> Result<bool, Refused> {
+        for _ in 0..ASKS {
+            if self.ask(name)? {
+                return Ok(true);
+            }
+            if self.stops.load(Ordering::Relaxed) {
+                break;
+            }
+        }
+        Ok(false)
     }
 
     fn ask(&self, name: &[u8]) -> Result<bool, Refused> {

@@ -21,7 +21,7 @@ while :; do case $1 in
   *) break ;;
 esac; done
 asks=; file=
-if [ "$1" = true ]; then asks=yes; else file=$3; echo "$all" >>"$here/starts"; fi
+if [ "$1" = sleep ]; then asks=yes; else file=$3; echo "$all" >>"$here/starts"; fi
 [ -e "$here/starts" ] && number=$(wc -l <"$here/starts")
 "#;
 
@@ -261,8 +261,17 @@ fn dead_host_is_left_out() {
     assert_eq!(starts, ["-H a,c -c 2"; 2], "{said}");
 }
 
+/// A launcher can fail once for reasons of its own: the host is asked again.
 #[test]
-#[ignore = "a host has 30 seconds for its answer"]
+fn host_that_answers_the_second_time_is_kept() {
+    let script = DEAD.replacen("case", "mkdir \"$here/asked\" 2>/dev/null && exit 1\ncase", 1);
+    let launcher = Launcher::new(&script);
+    run(launcher.launch(&[], &["--host", "a"]).args(["copy", "x", "y"])).expect_code(0);
+    assert_eq!(launcher.starts(), ["--host a"; 2]);
+}
+
+#[test]
+#[ignore = "a host has twice 30 seconds for its answer"]
 fn host_that_hangs_is_left_out() {
     let (starts, said) = starts_with_dead_host(&["--host", "a,hangs,c"]);
     assert_eq!(starts[1], "--host a,c", "{said}");
@@ -295,7 +304,7 @@ fn launch_ends_when_no_host_answers() {
     let launcher = Launcher::new("[ -n \"$asks\" ] && exit 1\necho begun >>\"$file\"\nexit 0");
     let ran = run(launcher.launch(&[], &["-hosts", "a,b"]).args(["copy", "x", "y"])).expect_code(4);
     assert!(ran.err().contains("atta: no host answers\nhint: each was asked with: sh "), "{}", ran.err());
-    assert!(ran.err().contains(" -np 1 -hosts a true\n"), "{}", ran.err());
+    assert!(ran.err().contains(" -np 1 -hosts a sleep 1\n"), "{}", ran.err());
     assert_eq!(launcher.starts().len(), 1);
     launcher.is_clean();
 }
