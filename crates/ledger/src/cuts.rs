@@ -49,7 +49,7 @@ pub struct Refused<E> {
 
 impl<E> Refused<E> {
     /// Its first frame has other CUTs than it must have.
-    fn invalid(log: LogName) -> Self {
+    pub(crate) fn invalid(log: LogName) -> Self {
         Self { log, why: Broken::Invalid { offset: 0 } }
     }
 
@@ -61,10 +61,10 @@ impl<E> Refused<E> {
 
 /// What a frame says of other logs.
 #[derive(Debug, Default)]
-struct Cuts {
+pub(crate) struct Cuts {
     /// The bytes that count of each.
-    bytes: BTreeMap<LogName, u64>,
-    voids: Voids,
+    pub(crate) bytes: BTreeMap<LogName, u64>,
+    pub(crate) voids: Voids,
 }
 
 impl Cuts {
@@ -202,7 +202,7 @@ impl<'k, L: LogBytes> JobLogs<'k, L> {
 }
 
 /// The cuts in a frame. None: it is not valid, or names a log twice.
-fn cuts_of(frame: &[u8]) -> Option<Cuts> {
+pub(crate) fn cuts_of(frame: &[u8]) -> Option<Cuts> {
     let (mut cuts, mut is_once) = (Cuts::default(), true);
     let is_valid = sections(frame, &mut |section| {
         records(section, &mut |record| match record {

@@ -11,11 +11,13 @@
 mod again;
 mod known;
 mod left;
+mod together;
 mod walk;
 
 use crate::fold::again::Reopened;
 use crate::fold::known::Known;
 use crate::fold::left::Reading;
+pub use crate::fold::together::{Open, PartRead, Selected};
 use crate::id::{Id, Key};
 use crate::log::LogName;
 use crate::record::{At, Seen, SliceNumber};

@@ -114,6 +114,8 @@ impl Id {
     }
 }
 
+atta_code::record!(Id { 0 });
+
 impl std::fmt::Debug for Id {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:016x}{:016x}", self.0[0], self.0[1])

@@ -10,8 +10,9 @@
 //!   frame.rs    the records of one moment of a process, with a check; what is written at once
 //!   log.rs      the frames of a log: which of them count, a torn tail, damage
 //!   cuts.rs     how much of each log counts: a run says it of the logs before
+//!   extents.rs  the same from first frames alone, for logs that several ranks read together
 //!   void.rs     frames of which nothing is done any more, as directories are gone
-//!   fold.rs     what all logs say together: results, and what is left to do
+//!   fold.rs     what all logs say together: results, and what is left to do; `fold/together.rs` for several ranks
 //! ```
 //!
 //! The format is versioned by [`VERSION`]. Bytes are not trusted: reading them gives a value or an error, and holds no more memory than a
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod cuts;
+mod extents;
 mod fold;
 mod frame;
 mod id;
@@ -31,7 +33,8 @@ mod void;
 mod fuzz;
 
 pub use cuts::{JobLogs, Refused};
-pub use fold::{Fold, FrameAt, Item, Left, Logs, Stage};
+pub use extents::{Extent, SomeLogs, extents};
+pub use fold::{Fold, FrameAt, Item, Left, Logs, Open, PartRead, Selected, Stage};
 pub use frame::{FRAME_MAX, Frame, frame, frame_into, sections};
 pub use id::{Id, Key};
 pub use log::{Broken, Contents, LogBytes, LogName, read};

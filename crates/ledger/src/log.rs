@@ -123,6 +123,16 @@ pub fn read<L: LogBytes>(
     Ok(contents)
 }
 
+/// The sections of the first frame of a log. None: there is none that is valid.
+pub(crate) fn first_frame<L: LogBytes>(
+    (key, name): (&Key, LogName),
+    log: &mut L,
+) -> Result<Option<Vec<u8>>, Broken<L::Error>> {
+    let mut reader = Reader { checks: Checks::of(key, name), log, body: Vec::new() };
+    let found = reader.frame(0, 0)?.filter(|(head, _)| head.frame.sequence == 0);
+    Ok(found.map(|(_, sections)| sections.to_vec()))
+}
+
 /// What follows the last frame that counts.
 #[derive(Default)]
 struct Later {

@@ -1,6 +1,8 @@
 //! What the ranks of a job with logs note, as the walk of `atta-ops` does it: the facts of `atta-ledger`, frames before tasks leave a rank, and what a run
 //! begins with that goes on after a kill. `killed.rs` kills them. No files: a log is bytes in memory.
 
+mod readers;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use atta_engine::Random;
@@ -156,6 +158,37 @@ struct Earlier {
     slices: Vec<(Vec<u8>, SliceNumber, Vec<u64>)>,
 }
 
+impl Earlier {
+    fn add_results(&mut self, bytes: &[u8]) {
+        self.results.extend(bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)));
+    }
+
+    fn add(&mut self, root: Id, left: &Left<'_>) {
+        match left {
+            Left::Results(bytes) => self.add_results(bytes),
+            Left::Directory(at, item) => {
+                self.is_begun |= item.id == root;
+                self.known.insert(item.id);
+                if !item.is_read {
+                    self.reads.push(at.path.to_vec());
+                }
+            }
+            Left::Complete(id) => {
+                self.is_begun |= *id == root;
+                self.known.insert(*id);
+            }
+            Left::Given(at, names) => {
+                self.given.entry(at.path.to_vec()).or_default().extend(numbers_of(names));
+            }
+            Left::Slice(at, number, names) => {
+                self.slices.push((at.path.to_vec(), *number, numbers_of(names).collect()));
+            }
+            // Nothing notes anything else.
+            _ => {}
+        }
+    }
+}
+
 /// The logs of all ranks of a run, and what it knows of earlier runs.
 #[derive(Debug)]
 pub(crate) struct Journals {
@@ -252,36 +285,21 @@ impl Journals {
         let memory = FOLD_BYTES[random.below(FOLD_BYTES.len() as u64) as usize];
         let bytes = logs.iter().map(|(name, log)| (*name, log.bytes.as_slice())).collect();
         let mut counted = JobLogs::find(key, bytes).map_err(|refused| format!("{refused:?}"))?;
-        let cuts = counted.cuts().collect();
+        let cuts: Vec<_> = counted.cuts().collect();
         let mut earlier = Earlier::default();
-        let root = key.root(0);
         let fold = Fold { key: *key, closes: false, memory };
-        let folded = fold.run(&mut counted, &mut |left| match left {
-            Left::Results(bytes) => {
-                let numbers = bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number));
-                earlier.results.extend(numbers);
-            }
-            Left::Directory(at, item) => {
-                earlier.is_begun |= item.id == root;
-                earlier.known.insert(item.id);
-                if !item.is_read {
-                    earlier.reads.push(at.path.to_vec());
-                }
-            }
-            Left::Complete(id) => {
-                earlier.is_begun |= id == root;
-                earlier.known.insert(id);
-            }
-            Left::Given(at, names) => {
-                earlier.given.entry(at.path.to_vec()).or_default().extend(numbers_of(names));
-            }
-            Left::Slice(at, number, names) => {
-                earlier.slices.push((at.path.to_vec(), number, numbers_of(names).collect()));
-            }
-            // Nothing notes anything else.
-            _ => {}
-        });
-        folded.map_err(|refused| format!("{refused:?}"))?;
+        // As one rank reads them, or several.
+        let ranks = random.below(4) as usize;
+        let selected = if ranks == 0 {
+            None
+        } else {
+            readers::select((&fold, &cuts), logs, (ranks, random), &mut |bytes| earlier.add_results(bytes))?
+        };
+        let each = &mut |left: Left<'_>| earlier.add(key.root(0), &left);
+        match selected {
+            Some(mut selected) => fold.run(&mut selected, each).map_err(|log| format!("invalid: {log}"))?,
+            None => fold.run(&mut counted, each).map_err(|refused| format!("{refused:?}"))?,
+        }
         self.earlier = earlier;
         Ok(cuts)
     }

@@ -1,7 +1,7 @@
 //! The first readings: which directories are known, and which of them are not complete. No I/O.
 //!
-//! A directory stays in memory until it is complete and the directory above is done. Then no later fact makes it one that is left: what names
-//! it again would be a second reading of the directory above, which comes only before that is done. Facts of an earlier run come first.
+//! A directory stays in memory until it is complete, the directory above is done and none below it stays. Then no later fact makes it one that is left: what
+//! names it again would be a second reading of the directory above, which comes only before that is done. Facts of an earlier run come first.
 //!
 //! All that grows is counted with the memory that it takes. A reading that would take more than it may stops adding, and all is read again
 //! in more parts. What is left in the end is in memory whole: whoever takes it needs as much.
@@ -15,7 +15,7 @@ use atta_code::Code;
 
 use crate::fold::again::Reopened;
 use crate::fold::walk::{Here, Read, Steps};
-use crate::fold::{Fold, FrameAt, Logs};
+use crate::fold::{Fold, FrameAt, Logs, together};
 use crate::frame::sections;
 use crate::id::Id;
 use crate::record::{Fact, SliceNumber};
@@ -29,6 +29,8 @@ const ABOVE_DONE: u8 = 4;
 const SLICED: u8 = 8;
 /// It was closed, maybe before something of it was done.
 const WAS_CLOSED: u8 = 16;
+/// It stays in memory.
+const KEPT: u8 = 32;
 
 /// Bytes of memory for each directory: tables are between half and fully used, and grow while the old one is still there.
 const DIRECTORY_BYTES: usize = 100;
@@ -78,7 +80,7 @@ struct Directory {
 
 /// The slices of a directory.
 #[derive(Default)]
-struct Slices {
+pub(super) struct Slices {
     /// True if done.
     numbers: HashMap<SliceNumber, bool>,
     /// How many are done. Counted, since each child asks.
@@ -88,6 +90,10 @@ struct Slices {
 impl Slices {
     fn are_done(&self) -> bool {
         self.done == self.numbers.len()
+    }
+
+    pub(super) fn is_done(&self, slice: &SliceNumber) -> bool {
+        self.numbers.get(slice).is_some_and(|is_done| *is_done)
     }
 
     fn bytes(&self) -> usize {
@@ -164,7 +170,7 @@ impl Known {
 }
 
 /// One reading.
-struct Finding<'f> {
+pub(super) struct Finding<'f> {
     fold: &'f Fold,
     reopened: &'f Reopened,
     /// Which part of all directories, slices and answers it is for, and how many parts there are.
@@ -187,7 +193,7 @@ struct Finding<'f> {
 }
 
 impl<'f> Finding<'f> {
-    fn new((fold, reopened): (&'f Fold, &'f Reopened), part: (u32, u32)) -> Self {
+    pub(super) fn new((fold, reopened): (&'f Fold, &'f Reopened), part: (u32, u32)) -> Self {
         let (directories, slices, answers) = (Map::default(), Map::default(), Map::default());
         let limit = KEPT_LEAST.min(fold.memory / 4);
         let most = match part.1 {
@@ -211,7 +217,7 @@ impl<'f> Finding<'f> {
         }
     }
 
-    fn read<L: Logs>(&mut self, logs: &mut L) -> Result<(), L::Error> {
+    pub(super) fn read<L: Logs>(&mut self, logs: &mut L) -> Result<(), L::Error> {
         let fold = self.fold;
         let mut steps = Steps::new(&fold.key);
         logs.each(&mut |at, frame| {
@@ -389,9 +395,10 @@ impl<'f> Finding<'f> {
                 directory.flags.update(|flags| flags | ABOVE_DONE);
             }
         }
+        self.mark_kept();
         let mut directories = std::mem::take(&mut self.directories);
         directories.retain(|id, directory| {
-            let is_kept = directory.flags.get() & ABOVE_DONE == 0 || !self.is_complete(*id, directory);
+            let is_kept = directory.flags.get() & KEPT != 0;
             if !is_kept {
                 let slices = if directory.flags.get() & SLICED == 0 { None } else { self.slices.remove(id) };
                 self.held -= DIRECTORY_BYTES + slices.as_ref().map_or(0, Slices::bytes);
@@ -399,6 +406,38 @@ impl<'f> Finding<'f> {
             is_kept
         });
         self.directories = directories;
+    }
+
+    /// Marks what stays: roots, what is not complete, or may be found again, and all above it.
+    fn mark_kept(&self) {
+        for directory in self.directories.values() {
+            directory.flags.update(|flags| flags & !KEPT);
+        }
+        for (id, directory) in &self.directories {
+            let is_root = directory.above == *id;
+            if !is_root && directory.flags.get() & ABOVE_DONE != 0 && self.is_complete(*id, directory) {
+                continue;
+            }
+            let mut next = Some(directory);
+            while let Some(kept) = next.filter(|kept| kept.flags.get() & KEPT == 0) {
+                kept.flags.update(|flags| flags | KEPT);
+                next = self.directories.get(&kept.above);
+            }
+        }
+    }
+
+    /// The directories that stay, as [`Open`](crate::Open) has them, and all slices. None: it was too much.
+    pub(super) fn into_open(mut self) -> Option<(Vec<(Id, u8)>, Map<Slices>)> {
+        if self.is_too_much {
+            return None;
+        }
+        self.forget_complete();
+        let flags = |(id, directory): (&Id, &Directory)| {
+            let read = if directory.flags.get() & READ != 0 { together::READ } else { 0 };
+            let are_done = self.slices.get(id).is_none_or(Slices::are_done);
+            (*id, read | if are_done { 0 } else { together::SLICES_LEFT })
+        };
+        Some((self.directories.iter().map(flags).collect(), self.slices))
     }
 
     /// Hands over what is not complete.

@@ -1,0 +1,359 @@
+//! Logs that several ranks read together, each its own part of them: as fast as one rank reads its part. No I/O, and no messages: what is sent is
+//! encoded by the caller.
+//!
+//! ```text
+//!   each rank    PartRead::read    its logs once: which directories are open as far as these logs say
+//!   first rank   Open::merge       what is open for any rank
+//!   each rank    PartRead::select  its logs again: all facts about these directories
+//!   first rank   Fold::run         those facts, instead of the logs
+//! ```
+//!
+//! A directory that is not complete is so in each part of the logs that knows it, so it is among what is open. Those above an open directory are among it
+//! too. Of each of them the first rank gets all facts that any log has, so it finds what it would find in the logs themselves. It also gets what says that
+//! directories are complete that may be met again, since the directory above may have names left. It gets no marks and no failures.
+
+use atta_code::encode_bytes;
+
+use crate::fold::again::Reopened;
+use crate::fold::known::{Finding, Map, Slices};
+use crate::fold::walk::{Here, Read, Steps};
+use crate::fold::{Fold, FrameAt, Logs};
+use crate::frame::sections;
+use crate::id::Id;
+use crate::log::LogName;
+use crate::record::{Fact, Record, Records};
+
+/// Directories that are not complete, or above such a one, as far as some logs say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Open {
+    /// In order, each once, with [`READ`] and [`SLICES_LEFT`].
+    directories: Vec<(Id, u8)>,
+}
+
+/// It was read to its end.
+pub(super) const READ: u8 = 1;
+/// It has a slice that one of the parts does not know to be done.
+pub(super) const SLICES_LEFT: u8 = 2;
+
+atta_code::record!(Open { directories });
+
+impl Open {
+    /// Adds those of other logs.
+    pub fn merge(&mut self, other: Self) {
+        self.directories.extend(other.directories);
+        self.directories.sort();
+        self.directories.dedup_by(|later, before| {
+            let is_same = later.0 == before.0;
+            before.1 |= if is_same { later.1 } else { 0 };
+            is_same
+        });
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.directories.len()
+    }
+}
+
+/// A part of the logs that was read once.
+pub struct PartRead<'f> {
+    fold: &'f Fold,
+    open: Open,
+    slices: Map<Slices>,
+}
+
+impl<'f> PartRead<'f> {
+    /// Reads logs. None: it takes more memory than the fold may have, or frames are void; then all logs are to be read at once.
+    ///
+    /// # Errors
+    /// A log cannot be read, or is not valid.
+    pub fn read<L: Logs>(fold: &'f Fold, logs: &mut L) -> Result<Option<Self>, L::Error> {
+        if logs.has_voids() {
+            return Ok(None);
+        }
+        let reopened = Reopened::default();
+        let mut finding = Finding::new((fold, &reopened), (0, 1));
+        finding.read(logs)?;
+        let Some((mut directories, slices)) = finding.into_open() else { return Ok(None) };
+        directories.sort_unstable();
+        Ok(Some(Self { fold, open: Open { directories }, slices }))
+    }
+
+    /// Takes what is open for these logs.
+    pub fn take_open(&mut self) -> Open {
+        std::mem::take(&mut self.open)
+    }
+
+    /// Reads the same logs again: returns all that they say of these directories, and all parts of catalogs. `results` gets the results of slices that are
+    /// done. None: it has more than `most` bytes.
+    ///
+    /// # Errors
+    /// A log cannot be read, or is not valid.
+    pub fn select<L: Logs>(
+        &self,
+        (logs, open): (&mut L, &Open),
+        most: usize,
+        results: &mut dyn FnMut(&[u8]),
+    ) -> Result<Option<Selected>, L::Error> {
+        let mut selecting = Selecting {
+            open: open.directories.iter().copied().collect(),
+            slices: &self.slices,
+            selected: Selected::default(),
+            records: Records::default(),
+            most,
+        };
+        let mut steps = Steps::new(&self.fold.key);
+        logs.each(&mut |at, frame| {
+            selecting.begin(at.log);
+            sections(frame, &mut |section| {
+                steps.read(section, &mut |read| match read {
+                    Read::Fact(here, fact) => selecting.note(&here, fact),
+                    Read::Other(Record::Results(bytes)) => results(bytes),
+                    Read::Other(record @ Record::Part(_)) => selecting.add(|records| records.add(record)),
+                    Read::Other(_) => {}
+                })
+            })
+        })?;
+        Ok(selecting.end())
+    }
+}
+
+struct Selecting<'s> {
+    open: Map<u8>,
+    slices: &'s Map<Slices>,
+    selected: Selected,
+    /// Those of the log that is read.
+    records: Records,
+    most: usize,
+}
+
+impl Selecting<'_> {
+    fn begin(&mut self, log: LogName) {
+        if self.selected.logs.last().is_none_or(|(last, _)| *last != log) {
+            self.end_log();
+            self.selected.logs.push((log, Vec::new()));
+        }
+    }
+
+    fn end_log(&mut self) {
+        if let Some((_, section)) = self.selected.logs.last_mut() {
+            *section = self.records.take();
+        }
+    }
+
+    fn add(&mut self, add: impl FnOnce(&mut Records)) {
+        let before = self.records.bytes();
+        if before <= self.most {
+            add(&mut self.records);
+            self.selected.bytes += self.records.bytes() - before;
+        }
+    }
+
+    fn note(&mut self, here: &Here<'_>, fact: &Fact<'_>) {
+        let id = here.id();
+        let Some(flags) = self.open.get(&id) else { return self.note_complete(here, fact) };
+        let is_selected = match fact {
+            Fact::Found { name, .. } => self.open.contains_key(&here.named(name)),
+            // Its names are of use only to whoever reads the directory again, or does the slice again. That it is there counts.
+            Fact::Listed { slice, .. } if flags & READ != 0 && self.is_done(id, slice) => {
+                let unnamed = Fact::Listed { slice: *slice, names: Vec::new() };
+                return self.add(|records| records.add_fact(here.at, &unnamed));
+            }
+            Fact::Failed { .. } | Fact::Mended { .. } | Fact::Marked { .. } => false,
+            _ => true,
+        };
+        if is_selected {
+            self.add(|records| records.add_fact(here.at, fact));
+        }
+    }
+
+    /// A directory that is complete may be met again if the directory above is not done.
+    fn note_complete(&mut self, here: &Here<'_>, fact: &Fact<'_>) {
+        let of_above = here.above().and_then(|above| self.open.get(&above));
+        let may_be_met = of_above.is_some_and(|flags| flags & (READ | SLICES_LEFT) != READ);
+        if may_be_met && matches!(fact, Fact::Done { slice: None, .. } | Fact::Closed) {
+            self.add(|records| records.add_fact(here.at, fact));
+        }
+    }
+
+    fn is_done(&self, id: Id, slice: &crate::SliceNumber) -> bool {
+        self.slices.get(&id).is_some_and(|slices| slices.is_done(slice))
+    }
+
+    fn end(mut self) -> Option<Selected> {
+        self.end_log();
+        (self.selected.bytes <= self.most).then_some(self.selected)
+    }
+}
+
+/// What logs say of open directories.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selected {
+    /// One section of each log.
+    logs: Vec<(LogName, Vec<u8>)>,
+    bytes: usize,
+}
+
+atta_code::record!(Selected { logs, bytes });
+
+impl Selected {
+    /// Adds what other logs say.
+    pub fn merge(&mut self, other: Self) {
+        self.logs.extend(other.logs);
+        self.bytes += other.bytes;
+    }
+
+    /// Bytes of memory that it takes, about.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Logs for Selected {
+    /// The log that has something that is not valid.
+    type Error = LogName;
+
+    fn each(&mut self, each: &mut dyn FnMut(FrameAt, &[u8]) -> bool) -> Result<(), LogName> {
+        self.logs.sort_by_key(|(log, _)| *log);
+        let mut frame = Vec::new();
+        for (log, section) in self.logs.iter().filter(|(_, section)| !section.is_empty()) {
+            frame.clear();
+            encode_bytes(section, &mut frame);
+            if !each(FrameAt { log: *log, offset: 0, voided_by: None }, &frame) {
+                return Err(*log);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::fold::Left;
+    use crate::frame::{Frame, frame};
+    use crate::record::At;
+    use crate::{JobLogs, Key, SliceNumber, SomeLogs, extents};
+
+    const PATHS: [&[u8]; 7] = [b"", b"a", b"b", b"a/a", b"a/b", b"a/b/a", b"b/a"];
+
+    /// A fact, by numbers.
+    fn fact(kind: u8, number: u8) -> Fact<'static> {
+        let names: &[&'static [u8]] = if number > 1 { &[b"x", b"y"] } else { &[b"x"] };
+        let slice = SliceNumber { run: 1, rank: 0, number: u64::from(number) };
+        match kind {
+            0 | 1 => Fact::Found { name: if number > 1 { b"a" } else { b"b" }, mark: u32::from(number) },
+            2 => Fact::Listed { slice, names: names.to_vec() },
+            3 => Fact::Done { slice: Some(slice), seen: None },
+            4 | 5 => Fact::Done { slice: None, seen: None },
+            6 | 7 => Fact::Closed,
+            8 => Fact::Planned { name: names[0], plan: b"plan" },
+            9 => Fact::Chunk { name: names[0], index: u64::from(number), value: b"" },
+            _ => Fact::Failed { name: names[0], row: b"row" },
+        }
+    }
+
+    type Facts = Vec<(usize, u8, u8)>;
+
+    /// Logs, by run and rank, each with one frame.
+    fn logs() -> impl Strategy<Value = BTreeMap<(u32, u32), Facts>> {
+        let facts = vec((0..PATHS.len(), 0..11_u8, 0..4_u8), 0..12);
+        proptest::collection::btree_map((1..4_u32, 0..4_u32), facts, 1..8)
+    }
+
+    /// The logs, as they are on storage. The first of each run has the cuts of older ones. Directories are closed when they were read.
+    fn on_storage(key: &Key, logs: &BTreeMap<(u32, u32), Facts>, closes: bool) -> Vec<(LogName, Vec<u8>)> {
+        let mut were_read = BTreeSet::new();
+        let mut all: Vec<(LogName, Vec<u8>)> = Vec::new();
+        for (&(run, rank), facts) in logs {
+            let (name, mut records) = (LogName { run, rank, part: 0 }, Records::default());
+            let is_first = all.last().is_none_or(|(last, _)| last.run < run);
+            for (log, bytes) in all.iter().filter(|_| is_first) {
+                records.add(&Record::Cut { log: *log, bytes: bytes.len() as u64 });
+            }
+            records.add(&Record::Results(&[rank as u8]));
+            for (path, kind, number) in facts {
+                let fact = fact(*kind, *number);
+                were_read.extend((fact == Fact::Done { slice: None, seen: None }).then_some(*path));
+                if fact != Fact::Closed || closes && were_read.contains(path) {
+                    records.add_fact(At { root: 0, path: PATHS[*path] }, &fact);
+                }
+            }
+            let head = Frame { offset: 0, sequence: 0, synced: 0 };
+            all.push((name, frame(key, name, head, &[records.take()]).unwrap()));
+        }
+        all
+    }
+
+    /// What is left to do.
+    fn left_of<L: Logs<Error: std::fmt::Debug>>(fold: &Fold, logs: &mut L) -> BTreeSet<String> {
+        let mut left = BTreeSet::new();
+        fold.run(logs, &mut |found| match found {
+            Left::Directory(..) | Left::Slice(..) | Left::Given(..) | Left::Complete(_) => {
+                left.insert(format!("{found:?}"));
+            }
+            Left::Planned(..) | Left::Chunk(..) => {
+                left.insert(format!("{found:?}"));
+            }
+            _ => {}
+        })
+        .unwrap();
+        left
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn several_ranks_find_what_one_finds(logs in logs(), owners in vec(0..3_usize, 12), closes: bool) {
+            let key = Key::of_job(&[5; 16]);
+            let logs = on_storage(&key, &logs, closes);
+            let bytes = || logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+            let fold = Fold { key, closes, memory: 1 << 20 };
+            let expected = left_of(&fold, &mut JobLogs::find(&key, bytes()).unwrap());
+            let mut parts: [Vec<_>; 3] = Default::default();
+            let extents = extents(&key, bytes()).unwrap().unwrap();
+            for (extent, owner) in extents.into_iter().zip(owners) {
+                let (_, bytes) = logs.iter().find(|(name, _)| *name == extent.log).unwrap();
+                parts[owner].push((extent, bytes.as_slice()));
+            }
+            let mut open = Open::default();
+            let read: Vec<_> = parts.into_iter().map(|part| {
+                let mut logs = SomeLogs::new(&key, part);
+                let mut read = PartRead::read(&fold, &mut logs).unwrap().unwrap();
+                open.merge(read.take_open());
+                (logs, read)
+            }).collect();
+            let (mut selected, mut results) = (Selected::default(), 0);
+            for (mut logs, read) in read {
+                let more = read.select((&mut logs, &open), 1 << 20, &mut |_| results += 1).unwrap();
+                selected.merge(more.unwrap());
+            }
+            prop_assert_eq!(results, logs.len());
+            prop_assert_eq!(left_of(&fold, &mut selected), expected);
+        }
+    }
+
+    #[test]
+    fn what_takes_too_much_memory_is_not_selected() {
+        let key = Key::of_job(&[5; 16]);
+        let facts = (0..40).map(|_| (1, 8, 1)).collect();
+        let logs = on_storage(&key, &BTreeMap::from([((1, 0), facts)]), true);
+        let extent = crate::Extent { log: logs[0].0, until: None };
+        let mut logs = SomeLogs::new(&key, vec![(extent, logs[0].1.as_slice())]);
+        let fold = Fold { key, closes: true, memory: 1 << 20 };
+        let mut read = PartRead::read(&fold, &mut logs).unwrap().unwrap();
+        let open = read.take_open();
+        assert_eq!(open.count(), 2);
+        let mut select = |most| read.select((&mut logs, &open), most, &mut |_| {}).unwrap();
+        let whole = select(1 << 20).unwrap();
+        assert!(select(whole.bytes()).is_some() && select(whole.bytes() - 1).is_none());
+    }
+}
