@@ -32,3 +32,4 @@ pub(crate) mod share;
 pub(crate) mod signals;
 pub(crate) mod stalls;
 pub(crate) mod starts;
+pub(crate) mod together;

@@ -23,6 +23,7 @@ mod place;
 mod private;
 mod recheck;
 mod seen;
+mod together;
 pub(crate) mod way;
 
 pub use crate::jobs::record::{Holder, hex, host, unhex};

@@ -20,6 +20,7 @@ use crate::run::logged::{self, EarlierRuns, RunOfJob, later, report_no_log, writ
 use crate::run::messages::complain;
 use crate::run::outcome;
 use crate::run::refused::Refused;
+use crate::run::together::FromAll;
 use crate::size::grouped;
 
 /// The rank that reads the logs of earlier runs.
@@ -203,12 +204,16 @@ pub(super) fn begin_for_all(job: &Job, session: &Session<'_>) -> bool {
 }
 
 /// Reads what earlier runs have done, on the first rank, and makes the log of this run.
-pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(LogOfRank, Earlier), Fatal> {
+pub(super) fn first(
+    job: &Job,
+    copy: &Copy<'_>,
+    (memory_bytes, found): (u64, Option<FromAll<Results>>),
+) -> Result<(LogOfRank, Earlier), Fatal> {
     let mut journal = RunOfJob::of(job).journal(FIRST).with_closing();
     if is_later(job) {
         return Ok((LogOfRank::new(later(job), journal, Results::default()), Earlier::default()));
     }
-    let mut runs = EarlierRuns::open(job, memory_bytes)?;
+    let mut runs = EarlierRuns::open(job, memory_bytes, found)?;
     let (mut earlier, mut found) = read_earlier(&mut runs, &mut journal, copy)?;
     if let Some(gone) = found.lost.take() {
         journal = RunOfJob::of(job).journal(FIRST).with_closing();
@@ -227,7 +232,7 @@ pub(super) fn first(job: &Job, copy: &Copy<'_>, memory_bytes: u64) -> Result<(Lo
 
 /// Adds to a new journal what earlier runs have done. Returns what that comes to, and what has become of it since.
 fn read_earlier(
-    runs: &mut EarlierRuns<'_>,
+    runs: &mut EarlierRuns<'_, Results>,
     journal: &mut Journal<Results>,
     copy: &Copy<'_>,
 ) -> Result<(Results, Found), Fatal> {

@@ -12,7 +12,7 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use atta_ops::copy::{Copy, Leftovers, Outcome, Refused};
+use atta_ops::copy::{Copy, Leftovers, Outcome, Refused, Results};
 use atta_runtime::{RankError, Session, Stop, Stream};
 
 use super::arguments::CopyArguments;
@@ -38,6 +38,7 @@ use crate::run::session::seen_at;
 use crate::run::settings::take;
 use crate::run::signals::Signals;
 use crate::run::starts::Starts;
+use crate::run::together::{self, Reading};
 
 /// Copies as one rank of a session; returns the exit code. The command's exit code is that of the first rank.
 pub(super) fn run(
@@ -209,6 +210,10 @@ impl Rank<'_> {
         }
     }
 
+    fn reading(&self) -> Reading {
+        Reading { memory_bytes: self.arguments.effort.memory / 2, closes: true }
+    }
+
     /// The first rank of a copy with a log.
     fn copy_first(
         &self,
@@ -225,7 +230,8 @@ impl Rank<'_> {
         let of_job = RunOfJob::of(job);
         going::has_job(session, (job.running.place().path(), of_job), self.arguments.report.quiet);
         let copy = copy.leaving_out(logged::place(job));
-        match logged::first(job, &copy, self.arguments.effort.memory / 2) {
+        let found = together::first(job, self.reading(), session)?;
+        match logged::first(job, &copy, (self.reading().memory_bytes, found)) {
             Ok((log, earlier)) => {
                 let log = log.with_limits(self.arguments.log_limits());
                 let act = |copy: Copy<'_>, session: &mut Session<'_>| {
@@ -251,6 +257,7 @@ impl Rank<'_> {
         act: impl FnOnce(Copy<'_>, &mut Session<'_>) -> Result<Outcome, RankError>,
         session: &mut Session<'_>,
     ) -> Result<Copied, RankError> {
+        together::other::<Results>((path, of_job), self.reading(), session)?;
         match session.broadcast::<Begins>(None)? {
             Begins::Not => return Ok(Copied::default()),
             Begins::Unlogged => {

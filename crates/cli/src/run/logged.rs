@@ -27,6 +27,7 @@ use super::messages::complain;
 use super::outcome;
 use super::parts::Parts;
 use super::signals::commits;
+use super::together::FromAll;
 
 /// The rank that reads the logs of earlier runs.
 const FIRST: u32 = 0;
@@ -38,9 +39,11 @@ pub(crate) struct RunOfJob {
     run: u32,
     /// The first run of the launch, if ranks have died since: then what ranks are at is noted, in the directory that all see.
     deaths_since: Option<u32>,
+    /// All ranks read the logs: see `together.rs`.
+    is_read_together: bool,
 }
 
-atta_entry::record!(RunOfJob { number, run, deaths_since });
+atta_entry::record!(RunOfJob { number, run, deaths_since, is_read_together });
 
 impl RunOfJob {
     pub(crate) fn of(job: &Job) -> Self {
@@ -48,6 +51,8 @@ impl RunOfJob {
             number: job.running.number(),
             run: job.running.run(),
             deaths_since: job.deaths.first_run().filter(|_| !job.is_own),
+            // Nothing is looked at again then.
+            is_read_together: job.deaths.leave_new_job(),
         }
     }
 
@@ -64,6 +69,11 @@ impl RunOfJob {
     /// A number that names the job, the same in all its runs.
     pub(crate) fn job(&self) -> u64 {
         short(self.number)
+    }
+
+    /// Whether all ranks read what earlier runs have done, or the first one.
+    pub(crate) fn is_read_together(&self) -> bool {
+        self.is_read_together
     }
 
     /// Notes what the threads of a rank are at, in the directory of the job. On the first rank, it gathers what dead ranks were at. None: no rank has
@@ -152,20 +162,31 @@ pub(crate) fn report_no_log(what: &str) {
 }
 
 /// The logs of earlier runs of a job, on the first rank.
-pub(crate) struct EarlierRuns<'j> {
+pub(crate) struct EarlierRuns<'j, R> {
     job: &'j Job,
     logged: &'j LoggedJob,
-    logs: JobLogs<'j, EarlierLog<'j>>,
+    logs: LogsOf<'j, R>,
     /// An aim for the memory of a reading, in bytes.
     memory: usize,
 }
 
-impl<'j> EarlierRuns<'j> {
-    /// Begins the job, if it is new, and opens the logs.
-    pub(crate) fn open(job: &'j Job, memory_bytes: u64) -> Result<Self, Fatal> {
+/// Who reads them.
+enum LogsOf<'j, R> {
+    /// This rank.
+    All(JobLogs<'j, EarlierLog<'j>>),
+    /// All ranks have.
+    FromAll(FromAll<R>),
+}
+
+impl<'j, R: SliceResults> EarlierRuns<'j, R> {
+    /// Begins the job, if it is new, and opens the logs. `found`: what all ranks have read in them.
+    pub(crate) fn open(job: &'j Job, memory_bytes: u64, found: Option<FromAll<R>>) -> Result<Self, Fatal> {
         let logged =
             job.running.begin().map_err(|error| failed(error.describe(job.running.place().path())))?;
-        let logs = logged.earlier().map_err(|bad| unusable(bad.to_string()))?;
+        let logs = match found {
+            Some(found) => LogsOf::FromAll(found),
+            None => LogsOf::All(logged.earlier().map_err(|bad| unusable(bad.to_string()))?),
+        };
         let memory = usize::try_from(memory_bytes).unwrap_or(usize::MAX);
         Ok(Self { job, logged, logs, memory })
     }
@@ -176,34 +197,61 @@ impl<'j> EarlierRuns<'j> {
     }
 
     /// Adds to a new journal what they say; `each` gets the rest of it.
-    pub(crate) fn read<R: SliceResults>(
+    pub(crate) fn read(
         &mut self,
         journal: &mut Journal<R>,
         each: &mut dyn FnMut(FromLog<'_, R>),
     ) -> Result<(), Fatal> {
-        match journal.resume(&mut self.logs, self.memory, each) {
-            Ok(()) => Ok(()),
-            Err(ResumeError::Logs(refused)) => Err(unusable(BadLog::from(refused).to_string())),
-            Err(ResumeError::Results) => {
-                Err(unusable("a log of the job holds no results of this command".to_owned()))
+        let read = match &mut self.logs {
+            LogsOf::All(logs) => journal
+                .resume(logs, self.memory, each)
+                .map_err(|error| error.of_logs(|refused| BadLog::from(refused).to_string())),
+            LogsOf::FromAll(found) => {
+                each(FromLog::Results(std::mem::take(&mut found.results)));
+                journal
+                    .resume(&mut found.selected, self.memory, each)
+                    .map_err(|error| error.of_logs(|log| format!("the log {log} is not valid")))
             }
-        }
+        };
+        read.map_err(|error| match error {
+            ResumeError::Logs(what) => unusable(what),
+            ResumeError::Results => unusable("a log of the job holds no results of this command".to_owned()),
+        })
     }
 
     /// What they have done in directories that are gone does not count. Returns whether everything is done again.
-    pub(crate) fn void<R: SliceResults>(&mut self, journal: &Journal<R>, gone: &Gone) -> Result<bool, Fatal> {
-        let voided = journal.void(&mut self.logs, gone);
-        voided.map_err(|refused| unusable(BadLog::from(refused).to_string()))
+    pub(crate) fn void(&mut self, journal: &Journal<R>, gone: &Gone) -> Result<bool, Fatal> {
+        match &mut self.logs {
+            LogsOf::All(logs) => {
+                journal.void(logs, gone).map_err(|refused| unusable(BadLog::from(refused).to_string()))
+            }
+            // They are read together where nothing is looked for that is gone.
+            LogsOf::FromAll(_) => Ok(false),
+        }
     }
 
     /// Makes the log of this run.
-    pub(crate) fn begin<R: SliceResults>(self, journal: Journal<R>) -> Result<(Journal<R>, LogFile), Fatal> {
+    pub(crate) fn begin(self, journal: Journal<R>) -> Result<(Journal<R>, LogFile), Fatal> {
         let Self { job, logged, logs, .. } = self;
         let name = LogName { run: logged.run(), rank: FIRST, part: 0 };
         let log = new_log(logged.directory(), (logged.key(), name), job.is_in_target())?;
         let underway = RunOfJob::of(job).underway(logged.directory(), FIRST);
-        Ok((journal.with_cuts(logs.cuts()).with_underway(underway), log))
+        let journal = match logs {
+            LogsOf::All(logs) => journal.with_cuts(logs.cuts()),
+            LogsOf::FromAll(found) => journal.with_cuts(found.cuts(logged.log_names()).into_iter()),
+        };
+        Ok((journal.with_underway(underway), log))
     }
+}
+
+/// How the first rank of a walk or sum gets what earlier runs say.
+pub(crate) struct OfReading<R> {
+    /// An aim for the memory, in bytes.
+    pub(crate) memory_bytes: u64,
+    /// What looks at finished directories again.
+    pub(crate) recheck: Recheck,
+    /// What all ranks have read, if they have.
+    pub(crate) found: Option<FromAll<R>>,
 }
 
 /// Adds to the journal of the first rank what earlier runs say; `each` gets the rest of it. Makes the log of this run. Also returns which finished
@@ -211,10 +259,10 @@ impl<'j> EarlierRuns<'j> {
 fn prepare<R: SliceResults>(
     job: &Job,
     mut journal: Journal<R>,
-    (memory_bytes, mut recheck): (u64, Recheck),
+    OfReading { memory_bytes, mut recheck, found }: OfReading<R>,
     each: &mut dyn FnMut(FromLog<'_, R>),
 ) -> Result<(Journal<R>, LogFile, Rechecked), Fatal> {
-    let mut earlier = EarlierRuns::open(job, memory_bytes)?;
+    let mut earlier = EarlierRuns::open(job, memory_bytes, found)?;
     let read = earlier.read(&mut journal, &mut |found| match found {
         FromLog::Marked(..) | FromLog::Names(..) if job.deaths.leave_new_job() => {}
         FromLog::Marked(at, mark, stage) => recheck.add(at, mark, stage),
@@ -249,12 +297,11 @@ pub(crate) fn parted<R>(prepared: Result<(Prepared<R>, Option<Earlier>), Fatal>)
 }
 
 impl<R: SliceResults> Prepared<R> {
-    /// Of a run whose directories are complete when they are closed. `of_reading`: an aim for the memory, in bytes, and what looks at finished
-    /// directories again. `add` gets what earlier runs have come to.
+    /// Of a run whose directories are complete when they are closed. `add` gets what earlier runs have come to.
     pub(crate) fn closing(
         job: &Job,
         journal: Journal<R>,
-        of_reading: (u64, Recheck),
+        of_reading: OfReading<R>,
         add: &mut dyn FnMut(R) -> Result<(), Fatal>,
     ) -> Result<(Self, Rechecked), Fatal> {
         let mut added = Ok(());
@@ -271,7 +318,7 @@ impl<R: SliceResults> Prepared<R> {
 pub(crate) fn prepare_catalog<R: SliceResults>(
     job: &Job,
     (catalog, failures): (Option<&CatalogSink>, &Failures),
-    of_reading: (u64, Recheck),
+    of_reading: OfReading<R>,
     add: &mut dyn FnMut(R),
 ) -> Result<(Prepared<R>, Rechecked), Fatal> {
     if let Some(catalog) = catalog {

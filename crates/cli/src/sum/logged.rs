@@ -12,7 +12,10 @@ use super::sink::{Sink, SinkWorker, Sums};
 use crate::run::earlier::Earlier;
 use crate::run::fatal::Fatal;
 use crate::run::job::Job;
-use crate::run::logged::{Prepared, RunOfJob, WithLog as _, parted, prepare_catalog, run_first, run_other};
+use crate::run::logged::{
+    OfReading, Prepared, RunOfJob, WithLog as _, parted, prepare_catalog, run_first, run_other,
+};
+use crate::run::together::{self, FromAll, Reading};
 
 /// What a rank hashes with.
 pub(super) struct Hashing<'a> {
@@ -30,8 +33,9 @@ pub(super) fn hash_first(
     observe: impl FnMut(&Progress),
 ) -> Result<(Outcome<SinkWorker>, Option<Earlier>), RankError> {
     let mut earlier = Sums::default();
+    let found = together::first(job, hashing.reading(), session)?;
     // Other ranks wait for the first one, and it listens to them.
-    let (prepared, before) = parted(session.beside(|| prepared(job, hashing, &mut earlier))?);
+    let (prepared, before) = parted(session.beside(|| prepared(job, (hashing, found), &mut earlier))?);
     let stop = &hashing.options.walk.stop;
     let outcome = run_first(hashing.sink, prepared, (stop, session), |journal, session| {
         hashing.run((journal, &earlier), session, observe)
@@ -46,12 +50,17 @@ pub(super) fn hash_other(
     session: &mut Session<'_>,
 ) -> Result<Outcome<SinkWorker>, RankError> {
     let stop = &hashing.options.walk.stop;
+    together::other::<Sums>(of_job, hashing.reading(), session)?;
     run_other(hashing.sink, of_job, (stop, session), |journal, session| {
         hashing.run((journal, &Sums::default()), session, |_| {})
     })
 }
 
 impl Hashing<'_> {
+    fn reading(&self) -> Reading {
+        Reading { memory_bytes: self.options.walk.memory_bytes, closes: false }
+    }
+
     /// Hashes. Without a journal, it takes part in a run that was stopped.
     fn run(
         &self,
@@ -72,14 +81,15 @@ impl Hashing<'_> {
 /// What earlier runs have hashed, and the log of this run.
 fn prepared(
     job: &Job,
-    Hashing { sink, roots, options }: &Hashing<'_>,
+    (Hashing { sink, roots, options }, found): (&Hashing<'_>, Option<FromAll<Sums>>),
     earlier: &mut Sums,
 ) -> Result<(Prepared<Sums>, Option<Earlier>), Fatal> {
     if let Some(Ok(logged)) = job.running.begun() {
         sink.leave_out(logged.directory());
     }
     let of_catalog = (sink.catalog.as_ref(), &sink.failures);
-    let of_reading = (options.walk.memory_bytes, Recheck::of_roots(roots, &options.walk));
+    let (memory_bytes, recheck) = (options.walk.memory_bytes, Recheck::of_roots(roots, &options.walk));
+    let of_reading = OfReading { memory_bytes, recheck, found };
     let (prepared, rechecked) = prepare_catalog(job, of_catalog, of_reading, &mut |mut share: Sums| {
         sink.failures.add_earlier(&std::mem::take(&mut share.gathered.vanished));
         earlier.add(&share);

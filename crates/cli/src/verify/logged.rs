@@ -15,8 +15,9 @@ use crate::run::beside::{self, WithJob};
 use crate::run::earlier::Earlier;
 use crate::run::fatal::Fatal;
 use crate::run::job::{self, Asked, Job, Kept};
-use crate::run::logged::{Prepared, RunOfJob, WithLog, parted, run_first, run_other};
+use crate::run::logged::{OfReading, Prepared, RunOfJob, WithLog, parted, run_first, run_other};
 use crate::run::refused::Refused;
+use crate::run::together::{self, FromAll, Reading};
 
 /// Begins the job of a run, or goes on with it, if it has one.
 pub(super) fn begun(
@@ -77,8 +78,9 @@ pub(super) fn compare_first(
     observe: impl FnMut(&Progress),
 ) -> Result<(Outcome, Option<Earlier>), RankError> {
     let mut earlier = Totals::default();
+    let found = together::first(job, comparing.reading(), session)?;
     // Other ranks wait for the first one, and it listens to them.
-    let (prepared, before) = parted(session.beside(|| comparing.prepared(job, &mut earlier))?);
+    let (prepared, before) = parted(session.beside(|| comparing.prepared(job, found, &mut earlier))?);
     let stop = &comparing.options.walk.stop;
     let outcome = run_first(comparing.rows, prepared, (stop, session), |journal, session| {
         comparing.run(journal, session, observe)
@@ -96,12 +98,17 @@ pub(super) fn compare_other(
     session: &mut Session<'_>,
 ) -> Result<Outcome, RankError> {
     let stop = &comparing.options.walk.stop;
+    together::other::<Findings>((&directory, of_job), comparing.reading(), session)?;
     run_other(comparing.rows, (&directory, of_job), (stop, session), |journal, session| {
         comparing.run(journal, session, |_| {})
     })
 }
 
 impl Comparing<'_> {
+    fn reading(&self) -> Reading {
+        Reading { memory_bytes: self.options.walk.memory_bytes, closes: true }
+    }
+
     /// Compares. Without a journal, it takes part in a run that was stopped.
     fn run(
         &self,
@@ -120,6 +127,7 @@ impl Comparing<'_> {
     fn prepared(
         &self,
         job: &Job,
+        found: Option<FromAll<Findings>>,
         earlier: &mut Totals,
     ) -> Result<(Prepared<Findings>, Option<Earlier>), Fatal> {
         let Self { rows, trees, options } = self;
@@ -127,7 +135,8 @@ impl Comparing<'_> {
             rows.leave_out(logged.directory());
         }
         let journal = RunOfJob::of(job).journal(0).with_closing();
-        let of_reading = (options.walk.memory_bytes, trees.recheck(options));
+        let (memory_bytes, recheck) = (options.walk.memory_bytes, trees.recheck(options));
+        let of_reading = OfReading { memory_bytes, recheck, found };
         let (prepared, rechecked) = Prepared::closing(job, journal, of_reading, &mut |found: Findings| {
             rows.add_earlier(found.differences())?;
             trees.receive(found.names());

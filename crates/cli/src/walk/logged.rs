@@ -11,8 +11,11 @@ use super::sink::{Sink, SinkWorker};
 use crate::run::earlier::Earlier;
 use crate::run::fatal::Fatal;
 use crate::run::job::Job;
-use crate::run::logged::{Prepared, RunOfJob, WithLog as _, parted, prepare_catalog, run_first, run_other};
+use crate::run::logged::{
+    OfReading, Prepared, RunOfJob, WithLog as _, parted, prepare_catalog, run_first, run_other,
+};
 use crate::run::share::Share;
+use crate::run::together::{self, FromAll, Reading};
 
 /// What a rank walks with.
 pub(super) struct Walking<'a> {
@@ -30,8 +33,9 @@ pub(super) fn walk_first(
     observe: impl FnMut(&Progress),
 ) -> Result<(Outcome<SinkWorker, Share>, Option<Earlier>), RankError> {
     let (sink, stop, mut earlier) = (walking.sink, &walking.options.stop, Totals::default());
+    let found = together::first(job, walking.reading(), session)?;
     // Other ranks wait for the first one, and it listens to them.
-    let (prepared, before) = parted(session.beside(|| prepared(job, walking, &mut earlier))?);
+    let (prepared, before) = parted(session.beside(|| prepared(job, (walking, found), &mut earlier))?);
     let outcome =
         run_first(sink, prepared, (stop, session), |journal, session| walking.run(journal, session, observe));
     outcome.map(|mut outcome| {
@@ -49,6 +53,7 @@ pub(super) fn walk_other(
     observe: impl FnMut(&Progress),
 ) -> Result<Outcome<SinkWorker, Share>, RankError> {
     let (sink, stop) = (walking.sink, &walking.options.stop);
+    together::other::<Share>(of_job, walking.reading(), session)?;
     let outcome =
         run_other(sink, of_job, (stop, session), |journal, session| walking.run(journal, session, observe));
     outcome.map(|mut outcome| {
@@ -58,6 +63,10 @@ pub(super) fn walk_other(
 }
 
 impl Walking<'_> {
+    fn reading(&self) -> Reading {
+        Reading { memory_bytes: self.options.memory_bytes, closes: false }
+    }
+
     /// Walks. Without a journal, it takes part in a walk that was stopped.
     fn run(
         &self,
@@ -76,14 +85,15 @@ impl Walking<'_> {
 /// What earlier runs have done, and the log of this run.
 fn prepared(
     job: &Job,
-    Walking { sink, roots, options }: &Walking<'_>,
+    (Walking { sink, roots, options }, found): (&Walking<'_>, Option<FromAll<Share>>),
     earlier: &mut Totals,
 ) -> Result<(Prepared<Share>, Option<Earlier>), Fatal> {
     if let Some(Ok(logged)) = job.running.begun() {
         sink.leave_out(logged.directory());
     }
     let of_catalog = (sink.catalog.as_ref(), &sink.failures);
-    let of_reading = (options.memory_bytes, Recheck::of_roots(roots, options));
+    let (memory_bytes, recheck) = (options.memory_bytes, Recheck::of_roots(roots, options));
+    let of_reading = OfReading { memory_bytes, recheck, found };
     let (prepared, rechecked) = prepare_catalog(job, of_catalog, of_reading, &mut |mut share: Share| {
         sink.summary.count_links(&mut share.totals);
         sink.failures.add_earlier(&share.gathered.vanished);

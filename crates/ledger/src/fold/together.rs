@@ -19,7 +19,7 @@ use crate::fold::known::{Finding, Map, Slices};
 use crate::fold::walk::{Here, Read, Steps};
 use crate::fold::{Fold, FrameAt, Logs};
 use crate::frame::sections;
-use crate::id::Id;
+use crate::id::{Id, Key};
 use crate::log::LogName;
 use crate::record::{Fact, Record, Records};
 
@@ -57,18 +57,18 @@ impl Open {
 }
 
 /// A part of the logs that was read once.
-pub struct PartRead<'f> {
-    fold: &'f Fold,
+pub struct PartRead {
+    key: Key,
     open: Open,
     slices: Map<Slices>,
 }
 
-impl<'f> PartRead<'f> {
+impl PartRead {
     /// Reads logs. None: it takes more memory than the fold may have, or frames are void; then all logs are to be read at once.
     ///
     /// # Errors
     /// A log cannot be read, or is not valid.
-    pub fn read<L: Logs>(fold: &'f Fold, logs: &mut L) -> Result<Option<Self>, L::Error> {
+    pub fn read<L: Logs>(fold: &Fold, logs: &mut L) -> Result<Option<Self>, L::Error> {
         if logs.has_voids() {
             return Ok(None);
         }
@@ -77,7 +77,7 @@ impl<'f> PartRead<'f> {
         finding.read(logs)?;
         let Some((mut directories, slices)) = finding.into_open() else { return Ok(None) };
         directories.sort_unstable();
-        Ok(Some(Self { fold, open: Open { directories }, slices }))
+        Ok(Some(Self { key: fold.key, open: Open { directories }, slices }))
     }
 
     /// Takes what is open for these logs.
@@ -103,7 +103,7 @@ impl<'f> PartRead<'f> {
             records: Records::default(),
             most,
         };
-        let mut steps = Steps::new(&self.fold.key);
+        let mut steps = Steps::new(&self.key);
         logs.each(&mut |at, frame| {
             selecting.begin(at.log);
             sections(frame, &mut |section| {
@@ -240,7 +240,7 @@ mod tests {
     use crate::fold::Left;
     use crate::frame::{Frame, frame};
     use crate::record::At;
-    use crate::{JobLogs, Key, SliceNumber, SomeLogs, extents};
+    use crate::{JobLogs, SliceNumber, SomeLogs, extents};
 
     const PATHS: [&[u8]; 7] = [b"", b"a", b"b", b"a/a", b"a/b", b"a/b/a", b"b/a"];
 

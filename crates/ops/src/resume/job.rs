@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use atta_entry::Errno;
-use atta_ledger::{Broken, JobLogs, Key, LogBytes, LogName, Record as Noted};
+use atta_ledger::{JobLogs, Key, LogBytes, LogName, Record as Noted};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, OFlags};
 
@@ -185,19 +185,32 @@ impl LoggedJob {
     /// # Errors
     /// A log is refused, or cannot be read or synced.
     pub fn earlier(&self) -> Result<JobLogs<'_, EarlierLog<'_>>, BadLog> {
-        let logs = self.logs.iter().map(|name| (*name, EarlierLog { job: self, name: *name }));
+        let logs = self.logs.iter().map(|name| (*name, self.log(*name)));
         let found = JobLogs::find(&self.key, logs.collect())?;
         for cut in found.cuts() {
             match cut {
-                // Whoever wrote it may be dead, and has not synced its last frames.
-                Noted::Cut { log, bytes } if bytes > 0 && self.holder.is_some() => {
-                    let synced = self.with_opened(log, |opened| retry(|| rustix::fs::fdatasync(&opened.0)));
-                    synced.map_err(|errno| BadLog { name: log, broken: Broken::Unreadable(errno) })?;
-                }
+                Noted::Cut { log, bytes } if bytes > 0 && self.holder.is_some() => self.sync(log)?,
                 _ => {}
             }
         }
         Ok(found)
+    }
+
+    pub(super) fn log(&self, name: LogName) -> EarlierLog<'_> {
+        EarlierLog { job: self, name }
+    }
+
+    pub(super) fn key_of_logs(&self) -> &Key {
+        &self.key
+    }
+
+    /// Does something with the file of a log.
+    pub(super) fn with_log<T>(
+        &self,
+        name: LogName,
+        act: impl Fn(&OwnedFd) -> rustix::io::Result<T>,
+    ) -> Result<T, Errno> {
+        self.with_opened(name, |opened| retry(|| act(&opened.0)))
     }
 
     /// Does something with a log. It stays open until the next log is needed.

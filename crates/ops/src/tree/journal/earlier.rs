@@ -120,6 +120,16 @@ pub enum ResumeError<E> {
     Results,
 }
 
+impl<E> ResumeError<E> {
+    /// With another reason why the logs cannot be read.
+    pub fn of_logs<F>(self, describe: impl FnOnce(E) -> F) -> ResumeError<F> {
+        match self {
+            Self::Logs(error) => ResumeError::Logs(describe(error)),
+            Self::Results => ResumeError::Results,
+        }
+    }
+}
+
 /// What is done again, by directory.
 struct Redone {
     key: Key,
