@@ -108,13 +108,18 @@ impl Id {
         bytes
     }
 
+    /// The identity with these bytes.
+    #[must_use]
+    pub(crate) fn from_bytes(bytes: &[u8; 16]) -> Self {
+        let both = u128::from_le_bytes(*bytes);
+        Self([both as u64, (both >> 64) as u64])
+    }
+
     /// A number below `many`, the same for each identity.
     pub(crate) fn part(self, many: u32) -> u32 {
         (((self.0[0] & u64::from(u32::MAX)) * u64::from(many)) >> 32) as u32
     }
 }
-
-atta_code::record!(Id { 0 });
 
 impl std::fmt::Debug for Id {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

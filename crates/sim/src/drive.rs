@@ -175,7 +175,7 @@ impl World {
         let after = match &mut self.journals {
             None => running.end(&self.setup, add),
             Some(journals) => {
-                let (tasks, after) = journals.end(&self.setup, rank, &running);
+                let (tasks, after) = journals.end((&self.setup, self.now), rank, &running);
                 tasks.into_iter().for_each(&mut add);
                 after
             }

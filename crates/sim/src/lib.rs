@@ -17,13 +17,16 @@
 //! Two uses. *Tests*: a [`Scenario`] draws everything from a seed, and the checkers watch. *Experiments*: a [`Setup`] defines
 //! everything, and the [`Outcome`] holds times, messages and balance. The same setup always gives the same trace.
 //!
-//! Not modelled: single ranks do not die, messages are not lost, file servers do not slow down under load, and links between
+//! Large jobs of which ranks die while the others go on: `deaths.rs` ([`run_mortal`]).
+//!
+//! Not modelled: messages are not lost, file servers do not slow down under load, and links between
 //! switches are never busy.
 
 #![forbid(unsafe_code)]
 
 mod check;
 mod cost;
+mod deaths;
 mod drive;
 mod events;
 mod fabric;
@@ -43,6 +46,7 @@ mod world;
 
 pub use check::{Violation, Wrong};
 pub use cost::Costs;
+pub use deaths::{DeathCosts, Mortal, MortalOutcome, Pause, run_mortal};
 pub use fabric::{Observer, Simulated, simulated, simulated_mortal};
 pub use killed::{Killed, run_killed};
 pub use logged::LogRule;

@@ -3,6 +3,8 @@
 
 mod readers;
 
+pub(crate) use readers::Together;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use atta_engine::Random;
@@ -15,6 +17,8 @@ use crate::task::{Kind, Task};
 use crate::tree::{Node, Tree};
 use crate::work::{After, Running};
 
+/// Memory that the fold of a large job may use.
+const LARGE_FOLD_BYTES: usize = 8 << 30;
 /// Memory that a fold may use: some trees do not fit.
 const FOLD_BYTES: [usize; 4] = [2000, 1 << 20, 1 << 20, 1 << 20];
 
@@ -48,6 +52,15 @@ impl LogRule {
         Self::CutsFirst,
         Self::FailedIsNotDone,
     ];
+}
+
+/// When a rank writes its log, beside before tasks leave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// After some of its tasks. Each file has a result of its own.
+    Random,
+    /// When so much time has passed since it did so last. Results are numbers of files.
+    Each(u64),
 }
 
 /// The log of a rank.
@@ -145,6 +158,8 @@ struct Noted {
     /// Results for the frame after this one, if that rule is off.
     late: Vec<u64>,
     next: u64,
+    /// When it was written last.
+    written_ns: u64,
 }
 
 /// What the logs of earlier runs have left.
@@ -205,6 +220,9 @@ pub(crate) struct Journals {
     random: Random,
     /// Something fails in this run.
     fails: bool,
+    pace: Pace,
+    /// What the first frame of the next run says, if the logs were read together.
+    cuts: Vec<Record<'static>>,
 }
 
 impl Journals {
@@ -223,7 +241,14 @@ impl Journals {
             without,
             random: Random::stream(seed, 7),
             fails: false,
+            pace: Pace::Random,
+            cuts: Vec::new(),
         }
+    }
+
+    /// The same for a large job: ranks write their logs so often, and results are numbers of files.
+    pub(crate) fn counting(self, write_ns: u64) -> Self {
+        Self { pace: Pace::Each(write_ns), ..self }
     }
 
     fn is_off(&self, rule: LogRule) -> bool {
@@ -238,14 +263,21 @@ impl Journals {
         &mut self,
         tree: &Tree,
         run: u32,
-        (ranks, batch): (u32, u64),
+        ranks_and_batch: (u32, u64),
     ) -> Result<Vec<Task>, String> {
-        let cuts = self.look()?;
+        self.cuts = self.look()?;
+        Ok(self.begin_next(tree, run, ranks_and_batch))
+    }
+
+    /// The same when the logs were [read together](Self::look_together).
+    pub(crate) fn begin_next(&mut self, tree: &Tree, run: u32, (ranks, batch): (u32, u64)) -> Vec<Task> {
+        let cuts = std::mem::take(&mut self.cuts);
         self.batch = batch.max(1);
         self.slices.clear();
         let noted = |rank| {
             let name = LogName { run, rank, part: 0 };
-            Noted { name, records: Records::default(), results: Vec::new(), late: Vec::new(), next: 0 }
+            let (results, late) = (Vec::new(), Vec::new());
+            Noted { name, records: Records::default(), results, late, next: 0, written_ns: 0 }
         };
         self.ranks = (0..ranks).map(noted).collect();
         self.ranks.iter().for_each(|noted| drop(self.logs.insert(noted.name, Log::default())));
@@ -254,7 +286,7 @@ impl Journals {
             self.write(0);
             self.sync(0);
         }
-        Ok(self.first_tasks(tree))
+        self.first_tasks(tree)
     }
 
     fn first_tasks(&mut self, tree: &Tree) -> Vec<Task> {
@@ -279,29 +311,56 @@ impl Journals {
         self.fails = fails;
     }
 
-    /// Reads the logs. Returns what counts of them.
+    /// Reads the logs, as one rank does it or several. Returns what counts of them.
     fn look(&mut self) -> Result<Vec<Record<'static>>, String> {
         let Self { key, logs, random, .. } = self;
-        let memory = FOLD_BYTES[random.below(FOLD_BYTES.len() as u64) as usize];
+        let memory = match self.pace {
+            Pace::Random => FOLD_BYTES[random.below(FOLD_BYTES.len() as u64) as usize],
+            Pace::Each(_) => LARGE_FOLD_BYTES,
+        };
         let bytes = logs.iter().map(|(name, log)| (*name, log.bytes.as_slice())).collect();
         let mut counted = JobLogs::find(key, bytes).map_err(|refused| format!("{refused:?}"))?;
         let cuts: Vec<_> = counted.cuts().collect();
         let mut earlier = Earlier::default();
         let fold = Fold { key: *key, closes: false, memory };
-        // As one rank reads them, or several.
         let ranks = random.below(4) as usize;
-        let selected = if ranks == 0 {
-            None
-        } else {
-            readers::select((&fold, &cuts), logs, (ranks, random), &mut |bytes| earlier.add_results(bytes))?
+        let dealt =
+            if ranks == 0 { None } else { readers::deal_at_random(&fold, logs, (ranks, random))? };
+        let selected = match dealt {
+            None => None,
+            Some(dealt) => readers::select(&fold, dealt, &mut |bytes| earlier.add_results(bytes))?,
         };
         let each = &mut |left: Left<'_>| earlier.add(key.root(0), &left);
         match selected {
-            Some(mut selected) => fold.run(&mut selected, each).map_err(|log| format!("invalid: {log}"))?,
+            Some((mut selected, counted, _)) => {
+                let found = readers::cuts(logs, &counted);
+                if found != cuts {
+                    return Err(format!("cuts {found:?} instead of {cuts:?}"));
+                }
+                fold.run(&mut selected, each).map_err(|log| format!("invalid: {log}"))?;
+            }
             None => fold.run(&mut counted, each).map_err(|refused| format!("{refused:?}"))?,
         }
         self.earlier = earlier;
         Ok(cuts)
+    }
+
+    /// Reads the logs as so many ranks of the program do it, for the next run. Returns what each has read and found.
+    ///
+    /// # Errors
+    /// The logs are refused, or what is in them takes too much memory.
+    pub(crate) fn look_together(&mut self, ranks: usize) -> Result<Together, String> {
+        let Self { key, logs, .. } = self;
+        let fold = Fold { key: *key, closes: false, memory: LARGE_FOLD_BYTES };
+        let (mut earlier, too_much) = (Earlier::default(), "too much to be read together");
+        let dealt = readers::deal_by_size(&fold, logs, ranks)?.ok_or(too_much)?;
+        let found = readers::select(&fold, dealt, &mut |bytes| earlier.add_results(bytes))?;
+        let (mut selected, counted, together) = found.ok_or(too_much)?;
+        let each = &mut |left: Left<'_>| earlier.add(key.root(0), &left);
+        fold.run(&mut selected, each).map_err(|log| format!("invalid: {log}"))?;
+        self.cuts = readers::cuts(logs, &counted);
+        self.earlier = earlier;
+        Ok(together)
     }
 
     /// What is wrong when all is said to be done.
@@ -310,6 +369,14 @@ impl Journals {
             return Some(wrong);
         }
         let Earlier { results, reads, slices, is_begun, .. } = &mut self.earlier;
+        let is_left = !*is_begun || !reads.is_empty() || !slices.is_empty();
+        if is_left {
+            return Some(format!("left: {reads:?} {slices:?}"));
+        }
+        if let Pace::Each(_) = self.pace {
+            let (done, files) = (results.iter().sum::<u64>(), self.paths.files);
+            return (done != files).then(|| format!("{done} results, and there are {files} files"));
+        }
         results.sort_unstable();
         let all = results.len() as u64;
         results.dedup();
@@ -317,12 +384,16 @@ impl Journals {
             let (once, files) = (results.len(), self.paths.files);
             return Some(format!("{all} results of {once} files, and there are {files}"));
         }
-        let is_left = !*is_begun || !reads.is_empty() || !slices.is_empty();
-        is_left.then(|| format!("left: {reads:?} {slices:?}"))
+        None
     }
 
     /// A task of a rank has ended: notes it. Returns its new tasks, the oldest first.
-    pub(crate) fn end(&mut self, setup: &Setup, rank: u32, running: &Running) -> (Vec<Task>, After) {
+    pub(crate) fn end(
+        &mut self,
+        (setup, now_ns): (&Setup, u64),
+        rank: u32,
+        running: &Running,
+    ) -> (Vec<Task>, After) {
         let task = running.task;
         let ended = match task.kind {
             Kind::Files => {
@@ -331,15 +402,30 @@ impl Journals {
             }
             Kind::Directory => self.end_reading(setup, rank, running),
         };
-        match self.random.below(6) {
-            0 | 1 => self.write(rank),
-            2 => {
-                self.write(rank);
-                self.sync(rank);
+        match self.pace {
+            Pace::Each(write_ns) => {
+                if now_ns >= self.ranks[rank as usize].written_ns + write_ns {
+                    self.write(rank);
+                    self.ranks[rank as usize].written_ns = now_ns;
+                }
             }
-            _ => {}
+            Pace::Random => match self.random.below(6) {
+                0 | 1 => self.write(rank),
+                2 => {
+                    self.write(rank);
+                    self.sync(rank);
+                }
+                _ => {}
+            },
         }
         ended
+    }
+
+    fn results_of(&self, seed: u64, files: impl Iterator<Item = u64>) -> Vec<u64> {
+        match self.pace {
+            Pace::Random => files.map(|file| self.paths.file(seed, file)).collect(),
+            Pace::Each(_) => vec![files.count() as u64],
+        }
     }
 
     fn end_slice(&mut self, rank: u32, task: &Task) {
@@ -348,8 +434,7 @@ impl Journals {
         if slice.run == run && slice.rank != own && !self.is_off(LogRule::ListedByTaker) {
             self.listed(rank, task, slice);
         }
-        let results =
-            (task.from..task.from + task.files).map(|file| self.paths.file(task.seed, file)).collect();
+        let results = self.results_of(task.seed, task.from..task.from + task.files);
         self.done(rank, task.seed, Some(slice), results);
     }
 
@@ -364,8 +449,7 @@ impl Journals {
         let inline = Running::directory(setup, Task { from: 0, ..task }).done.files;
         let from = task.from.max(inline);
         let files: Vec<_> = (from..upto.min(listing.files)).filter(|file| !is_given(file)).collect();
-        let own: Vec<_> =
-            (0..inline).filter(|file| !is_given(file)).map(|file| self.paths.file(task.seed, file)).collect();
+        let own = self.results_of(task.seed, (0..inline).filter(|file| !is_given(file)));
         let mut tasks = Vec::new();
         if is_last {
             self.find_directories(setup, rank, &node, &mut tasks);
@@ -463,6 +547,11 @@ impl Journals {
             }
         }
         dead
+    }
+
+    /// One rank dies: what it has noted and not written is lost. The others write what they have noted.
+    pub(crate) fn one_dies(&mut self, dead: u32) {
+        (0..self.ranks.len() as u32).filter(|rank| *rank != dead).for_each(|rank| self.write(rank));
     }
 
     /// All ranks are killed, or their hosts lose power: what is noted is lost, and so is what is written and not on storage.

@@ -143,6 +143,24 @@ impl World {
         ended.map(|()| (is_ended, journals.unwrap_or_else(|| unreachable!("a job with logs has them"))))
     }
 
+    /// Runs until this time, or all. Returns when it ended, unless it did not, and the logs.
+    ///
+    /// # Errors
+    /// A checker found a violation.
+    pub(crate) fn run_for(
+        mut self,
+        until_ns: u64,
+        tasks: Vec<Task>,
+    ) -> Result<(Option<u64>, Option<Journals>), Violation> {
+        self.start_with(tasks);
+        while self.now < until_ns && self.advance() {}
+        let journals = self.journals.take();
+        if self.now < until_ns {
+            return self.finish().map(|outcome| (Some(outcome.run_ns), journals));
+        }
+        self.check.violation().map_or(Ok((None, journals)), Err)
+    }
+
     fn start(&mut self) {
         self.start_with(vec![Task::directory(&self.setup.tree.root())]);
     }

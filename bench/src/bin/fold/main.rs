@@ -1,14 +1,17 @@
 //! How long it takes to read the logs of a job that was killed, and how much memory. The logs are those of ranks that walk a random tree
-//! depth first and take half of what another has when they run out. It measures no walk.
+//! depth first and take half of what another has when they run out. It measures no walk. Also what each step takes when as many ranks as there are logs
+//! read them together; there are no messages.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use atta_entry::Code as _;
 use atta_ledger::{
-    At, Broken, Fact, Fold, Frame, FrameAt, Key, Left, LogBytes, LogName, Logs, Records, frame, read,
+    At, Broken, Extent, Fact, Fold, Frame, FrameAt, Key, Left, LogBytes, LogName, Logs, Open, PartRead, Records,
+    Selected, SomeLogs, frame, read,
 };
 use atta_testkit::random::Random;
 use clap::Parser;
@@ -156,7 +159,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (names, bytes) = write_logs(&arguments, &key)?;
     let (before, began) = (peak()?, Instant::now());
     let fold = Fold { key, closes: false, memory: arguments.memory << 20 };
-    let mut logs = Files { directory: &arguments.directory, key: &key, names };
+    let mut logs = Files { directory: &arguments.directory, key: &key, names: names.clone() };
     let (mut left, mut complete) = (0_u64, 0_u64);
     fold.run(&mut logs, &mut |found| match found {
         Left::Directory(..) => left += 1,
@@ -172,5 +175,62 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         began.elapsed().as_secs_f64(),
         peak()?,
     );
+    let together = read_together(&fold, (&arguments.directory, &names), (left, complete))?;
+    println!("read together: {together}");
     Ok(())
+}
+
+/// Reads each log for itself, as its rank would. Returns what each step takes. `expected`: how many directories are left, and how many to be passed by.
+fn read_together(
+    fold: &Fold,
+    (directory, names): (&Path, &[LogName]),
+    expected: (u64, u64),
+) -> Result<String, Box<dyn std::error::Error>> {
+    let (mut reading, mut read, mut open_bytes) = (Vec::new(), Vec::new(), Vec::new());
+    for name in names {
+        let began = Instant::now();
+        let file = InFile(File::open(directory.join(name.to_string()))?);
+        let mut logs = SomeLogs::new(&fold.key, vec![(Extent { log: *name, until: None }, file)]);
+        let part = PartRead::read(fold, &mut logs).map_err(|error| format!("{error:?}"))?;
+        let mut part = part.ok_or("too much memory")?;
+        reading.push(began.elapsed());
+        open_bytes.push(part.take_open().encoded());
+        read.push((logs, part));
+    }
+    let began = Instant::now();
+    let mut open = Open::default();
+    for bytes in &open_bytes {
+        open.merge(Open::decode_all(bytes).ok_or("not valid")?);
+    }
+    open.settle();
+    let merging = began.elapsed();
+    let (mut selecting, mut selected) = (Vec::new(), Selected::default());
+    for (mut logs, part) in read {
+        let began = Instant::now();
+        let more = part.select((&mut logs, &open), usize::MAX, &mut |_| {});
+        let more = more.map_err(|error| format!("{error:?}"))?.ok_or("too much")?;
+        selecting.push(began.elapsed());
+        selected.merge(more);
+    }
+    let (began, bytes) = (Instant::now(), selected.bytes());
+    let (mut left, mut complete) = (0, 0);
+    fold.run(&mut selected, &mut |found| match found {
+        Left::Directory(..) => left += 1,
+        Left::Complete(_) => complete += 1,
+        _ => {}
+    })
+    .map_err(|log| format!("{log} is not valid"))?;
+    if (left, complete) != expected {
+        return Err(format!("{left} left and {complete} complete, not {expected:?}").into());
+    }
+    let most = |times: &[Duration]| times.iter().max().copied().unwrap_or_default();
+    Ok(format!(
+        "once at most {:?}, {} KB of open directories merged in {merging:?}, {} left open, again at most {:?}, {} KB selected, folded in {:?}",
+        most(&reading),
+        open_bytes.iter().map(Vec::len).sum::<usize>() / 1000,
+        open.count(),
+        most(&selecting),
+        bytes / 1000,
+        began.elapsed()
+    ))
 }

@@ -27,6 +27,12 @@ pub(crate) struct Reading {
     pub(crate) closes: bool,
 }
 
+impl Reading {
+    fn memory(self) -> usize {
+        usize::try_from(self.memory_bytes).unwrap_or(usize::MAX)
+    }
+}
+
 /// What the logs say that some ranks have read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FromAll<R> {
@@ -46,6 +52,10 @@ impl<R: SliceResults> FromAll<R> {
         self.counted.extend(other.counted);
     }
 
+    fn bytes(&self) -> usize {
+        self.selected.bytes() + self.results.bytes()
+    }
+
     /// The records that the first frame of this run has. `logs`: all of the job, in order.
     pub(crate) fn cuts(&self, logs: &[LogName]) -> Vec<Record<'static>> {
         let bytes = |log: &LogName| self.counted.iter().find(|(name, _)| name == log);
@@ -61,7 +71,7 @@ pub(crate) fn first<R: SliceResults>(
     session: &mut Session<'_>,
 ) -> Result<Option<FromAll<R>>, RankError> {
     let of_job = RunOfJob::of(job);
-    if !of_job.is_read_together() || session.is_alone() {
+    if !of_job.is_read_together() {
         return Ok(None);
     }
     let ranks = session.seat().ranks as usize;
@@ -98,15 +108,20 @@ fn take_part<R: SliceResults>(
         job: LoggedJob::peek(&JobPlace::from(path)).ok().filter(|job| job.number() == of_job.number()),
         extents: dealt.get(rank).map(Vec::as_slice).unwrap_or_default(),
         reading,
-        // What all ranks have found is in the memory of the first one.
-        most: usize::try_from(reading.memory_bytes).unwrap_or(usize::MAX) / session.seat().ranks as usize,
     };
     let read = session.beside(|| share.read(Key::of_job(&of_job.number())))?;
     let (read, own) = read.unzip();
-    let open = session.reduce(own, |open, other| merge(open, other, Open::merge))?;
+    let mut open = session.reduce(own, |open, other| merge(open, other, Open::merge))?;
+    if let Some(Some(open)) = &mut open {
+        open.settle();
+    }
     let Some(open) = session.broadcast(open)? else { return Ok(None) };
     let found = session.beside(|| share.select(&read?, &open))?;
-    let found = session.reduce(found, |found, other| merge(found, other, FromAll::merge))?;
+    let found = session.reduce(found, |found, other| {
+        merge(found, other, FromAll::merge);
+        // All of it is in the memory of the first rank in the end.
+        found.take_if(|found| found.bytes() > reading.memory());
+    })?;
     Ok(found.flatten())
 }
 
@@ -124,8 +139,6 @@ struct Share<'d> {
     job: Option<LoggedJob>,
     extents: &'d [Extent],
     reading: Reading,
-    /// Bytes that it may find.
-    most: usize,
 }
 
 /// Logs that were read once.
@@ -136,8 +149,7 @@ struct ReadOnce {
 
 impl Share<'_> {
     fn read(&self, key: Key) -> Option<(ReadOnce, Open)> {
-        let Reading { memory_bytes, closes } = self.reading;
-        let fold = Fold { key, closes, memory: usize::try_from(memory_bytes).unwrap_or(usize::MAX) };
+        let fold = Fold { key, closes: self.reading.closes, memory: self.reading.memory() };
         let job = self.job.as_ref()?;
         let mut logs = job.some(self.extents);
         let mut part = PartRead::read(&fold, &mut logs).ok()??;

@@ -15,7 +15,8 @@ use atta_code::Code;
 
 use crate::fold::again::Reopened;
 use crate::fold::walk::{Here, Read, Steps};
-use crate::fold::{Fold, FrameAt, Logs, together};
+use crate::fold::together::{self, OpenAs};
+use crate::fold::{Fold, FrameAt, Logs};
 use crate::frame::sections;
 use crate::id::Id;
 use crate::record::{Fact, SliceNumber};
@@ -427,17 +428,27 @@ impl<'f> Finding<'f> {
     }
 
     /// The directories that stay, as [`Open`](crate::Open) has them, and all slices. None: it was too much.
-    pub(super) fn into_open(mut self) -> Option<(Vec<(Id, u8)>, Map<Slices>)> {
+    pub(super) fn into_open(mut self) -> Option<(Vec<(Id, OpenAs)>, Map<Slices>)> {
         if self.is_too_much {
             return None;
         }
         self.forget_complete();
-        let flags = |(id, directory): (&Id, &Directory)| {
-            let read = if directory.flags.get() & READ != 0 { together::READ } else { 0 };
-            let are_done = self.slices.get(id).is_none_or(Slices::are_done);
-            (*id, read | if are_done { 0 } else { together::SLICES_LEFT })
-        };
-        Some((self.directories.iter().map(flags).collect(), self.slices))
+        let open = self.directories.iter().map(|(id, directory)| (*id, self.open_as(*id, directory)));
+        Some((open.collect(), self.slices))
+    }
+
+    fn open_as(&self, id: Id, directory: &Directory) -> OpenAs {
+        let of = directory.flags.get();
+        let mut flags = if of & READ != 0 { together::READ } else { 0 };
+        if !self.slices.get(&id).is_none_or(Slices::are_done) {
+            flags |= together::SLICES_LEFT;
+        }
+        if self.is_complete(id, directory) {
+            flags |= together::COMPLETE;
+        } else if of & (READ | SLICED | CLOSED | WAS_CLOSED) != 0 {
+            flags |= together::PARTIAL;
+        }
+        OpenAs { above: directory.above, flags }
     }
 
     /// Hands over what is not complete.

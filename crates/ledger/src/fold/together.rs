@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   each rank    PartRead::read    its logs once: which directories are open as far as these logs say
-//!   first rank   Open::merge       what is open for any rank
+//!   first rank   Open::settle      what is open for all ranks together
 //!   each rank    PartRead::select  its logs again: all facts about these directories
 //!   first rank   Fold::run         those facts, instead of the logs
 //! ```
@@ -12,7 +12,7 @@
 //! too. Of each of them the first rank gets all facts that any log has, so it finds what it would find in the logs themselves. It also gets what says that
 //! directories are complete that may be met again, since the directory above may have names left. It gets no marks and no failures.
 
-use atta_code::encode_bytes;
+use atta_code::{Code, encode_bytes};
 
 use crate::fold::again::Reopened;
 use crate::fold::known::{Finding, Map, Slices};
@@ -26,27 +26,92 @@ use crate::record::{Fact, Record, Records};
 /// Directories that are not complete, or above such a one, as far as some logs say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Open {
-    /// In order, each once, with [`READ`] and [`SLICES_LEFT`].
-    directories: Vec<(Id, u8)>,
+    /// The first so many are in order, each once.
+    sorted: usize,
+    directories: Vec<(Id, OpenAs)>,
+}
+
+/// How a directory is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct OpenAs {
+    /// The directory above; itself if it is a root.
+    pub(super) above: Id,
+    /// What parts of the logs say: see below.
+    pub(super) flags: u8,
+}
+
+/// Bytes of a directory in a message.
+const OPEN_BYTES: usize = 33;
+
+/// There may be many: this is quicker than a list of records.
+impl Code for Open {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.directories.len().encode(out);
+        out.reserve(OPEN_BYTES * self.directories.len());
+        for (id, open) in &self.directories {
+            out.extend_from_slice(&id.bytes());
+            out.extend_from_slice(&open.above.bytes());
+            out.push(open.flags);
+        }
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let count = usize::decode(bytes)?;
+        let (own, rest) = bytes.split_at_checked(count.checked_mul(OPEN_BYTES)?)?;
+        *bytes = rest;
+        let of = |each: &[u8; OPEN_BYTES]| {
+            let ([id @ .., _], above) = (each.first_chunk::<17>()?, each[16..].first_chunk()?);
+            Some((Id::from_bytes(id), OpenAs { above: Id::from_bytes(above), flags: each[32] }))
+        };
+        let directories = own.as_chunks().0.iter().map(of).collect::<Option<_>>()?;
+        Some(Self { sorted: 0, directories })
+    }
 }
 
 /// It was read to its end.
 pub(super) const READ: u8 = 1;
 /// It has a slice that one of the parts does not know to be done.
 pub(super) const SLICES_LEFT: u8 = 2;
-
-atta_code::record!(Open { directories });
+/// One of the parts has all of it. Otherwise a part has something of it, or knows only that it is there.
+pub(super) const COMPLETE: u8 = 4;
+/// One of the parts has something of it, but not all.
+pub(super) const PARTIAL: u8 = 8;
 
 impl Open {
     /// Adds those of other logs.
     pub fn merge(&mut self, other: Self) {
         self.directories.extend(other.directories);
-        self.directories.sort();
+        if self.directories.len() > 2 * self.sorted {
+            self.sort();
+        }
+    }
+
+    fn sort(&mut self) {
+        self.directories.sort_by_key(|(id, _)| *id);
         self.directories.dedup_by(|later, before| {
             let is_same = later.0 == before.0;
-            before.1 |= if is_same { later.1 } else { 0 };
+            before.1.flags |= if is_same { later.1.flags } else { 0 };
             is_same
         });
+        self.sorted = self.directories.len();
+    }
+
+    /// Leaves out what is complete: what one part has all of, and no other part something. Those above what is left stay, and roots.
+    pub fn settle(&mut self) {
+        self.sort();
+        let place_of = |id: &Id| self.directories.binary_search_by_key(id, |(id, _)| *id).ok();
+        let mut stay = vec![false; self.directories.len()];
+        for (place, (id, open)) in self.directories.iter().enumerate() {
+            let is_complete = open.flags & (COMPLETE | PARTIAL) == COMPLETE;
+            let mut next = Some(place).filter(|_| !is_complete || open.above == *id);
+            while let Some(place) = next.filter(|place| !stay[*place]) {
+                stay[place] = true;
+                next = place_of(&self.directories[place].1.above);
+            }
+        }
+        let mut stay = stay.into_iter();
+        self.directories.retain(|_| stay.next().unwrap_or(true));
+        self.sorted = self.directories.len();
     }
 
     /// How many there are.
@@ -75,9 +140,10 @@ impl PartRead {
         let reopened = Reopened::default();
         let mut finding = Finding::new((fold, &reopened), (0, 1));
         finding.read(logs)?;
-        let Some((mut directories, slices)) = finding.into_open() else { return Ok(None) };
-        directories.sort_unstable();
-        Ok(Some(Self { key: fold.key, open: Open { directories }, slices }))
+        let Some((directories, slices)) = finding.into_open() else { return Ok(None) };
+        let mut open = Open { sorted: 0, directories };
+        open.sort();
+        Ok(Some(Self { key: fold.key, open, slices }))
     }
 
     /// Takes what is open for these logs.
@@ -97,7 +163,7 @@ impl PartRead {
         results: &mut dyn FnMut(&[u8]),
     ) -> Result<Option<Selected>, L::Error> {
         let mut selecting = Selecting {
-            open: open.directories.iter().copied().collect(),
+            open: open.directories.iter().map(|(id, open)| (*id, open.flags)).collect(),
             slices: &self.slices,
             selected: Selected::default(),
             records: Records::default(),
@@ -331,6 +397,7 @@ mod tests {
                 open.merge(read.take_open());
                 (logs, read)
             }).collect();
+            open.settle();
             let (mut selected, mut results) = (Selected::default(), 0);
             for (mut logs, read) in read {
                 let more = read.select((&mut logs, &open), 1 << 20, &mut |_| results += 1).unwrap();

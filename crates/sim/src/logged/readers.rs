@@ -1,49 +1,120 @@
 //! Logs that several ranks read together, each some of them. It sends no messages: all ranks are in one process.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use atta_engine::Random;
-use atta_ledger::{Fold, LogName, PartRead, Record, Selected, SomeLogs, extents};
+use atta_ledger::{Extent, Fold, LogName, PartRead, Record, Selected, SomeLogs, extents};
 
 use super::Log;
 
-/// What so many ranks find in the logs; `results` gets results. None: one of them has too much, so that one rank reads all logs.
+/// What each rank has read and found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Together {
+    /// How many logs there are.
+    pub(crate) logs: usize,
+    /// Bytes of the logs of each rank.
+    pub(crate) read: Vec<u64>,
+    /// Directories that are open for each rank.
+    pub(crate) open: Vec<u64>,
+    pub(crate) open_of_all: usize,
+    /// Bytes that each rank has selected.
+    pub(crate) selected: Vec<u64>,
+    pub(crate) selected_of_all: usize,
+}
+
+/// The logs of each rank.
+pub(super) type Dealt<'l> = Vec<Vec<(Extent, &'l [u8])>>;
+
+/// Deals logs out, each to any of so many ranks. None: they must be read at once.
 ///
 /// # Errors
-/// A log is refused, or they find other `cuts` than one rank.
-pub(super) fn select(
-    (fold, cuts): (&Fold, &[Record<'static>]),
-    logs: &BTreeMap<LogName, Log>,
+/// A log is refused.
+pub(super) fn deal_at_random<'l>(
+    fold: &Fold,
+    logs: &'l BTreeMap<LogName, Log>,
     (ranks, random): (usize, &mut Random),
-    results: &mut dyn FnMut(&[u8]),
-) -> Result<Option<Selected>, String> {
-    let bytes = |name: &LogName| logs[name].bytes.as_slice();
-    let all = logs.keys().map(|name| (*name, bytes(name))).collect();
-    let Some(extents) = extents(&fold.key, all).map_err(|refused| format!("{refused:?}"))? else {
-        return Ok(None);
-    };
-    let mut parts: Vec<_> = (0..ranks).map(|_| Vec::new()).collect();
+) -> Result<Option<Dealt<'l>>, String> {
+    let mut dealt: Dealt<'l> = vec![Vec::new(); ranks];
+    let Some(extents) = extents_of(fold, logs)? else { return Ok(None) };
     for extent in extents {
-        parts[random.below(ranks as u64) as usize].push((extent, bytes(&extent.log)));
+        let rank = random.below(ranks as u64) as usize;
+        dealt[rank].push((extent, logs[&extent.log].bytes.as_slice()));
     }
+    Ok(Some(dealt))
+}
+
+/// The same, about as many bytes to each, as the program does it.
+pub(super) fn deal_by_size<'l>(
+    fold: &Fold,
+    logs: &'l BTreeMap<LogName, Log>,
+    ranks: usize,
+) -> Result<Option<Dealt<'l>>, String> {
+    let Some(mut extents) = extents_of(fold, logs)? else { return Ok(None) };
+    let bytes = |extent: &Extent| logs[&extent.log].bytes.as_slice();
+    extents.sort_by_key(|extent| Reverse(bytes(extent).len()));
+    let mut held: BTreeMap<(usize, usize), Vec<_>> =
+        (0..ranks).map(|rank| ((0, rank), Vec::new())).collect();
+    for extent in extents {
+        if let Some(((size, rank), mut hand)) = held.pop_first() {
+            hand.push((extent, bytes(&extent)));
+            held.insert((size + bytes(&extent).len(), rank), hand);
+        }
+    }
+    let sorted = held.into_values().map(|mut hand| {
+        hand.sort_by_key(|(extent, _)| extent.log);
+        hand
+    });
+    Ok(Some(sorted.collect()))
+}
+
+fn extents_of(fold: &Fold, logs: &BTreeMap<LogName, Log>) -> Result<Option<Vec<Extent>>, String> {
+    let all = logs.iter().map(|(name, log)| (*name, log.bytes.as_slice())).collect();
+    extents(&fold.key, all).map_err(|refused| format!("{refused:?}"))
+}
+
+/// What ranks find in the logs dealt to them; `results` gets results. None: one of them has too much, so that one rank reads all logs.
+///
+/// # Errors
+/// A log is refused.
+pub(super) fn select(
+    fold: &Fold,
+    dealt: Dealt<'_>,
+    results: &mut dyn FnMut(&[u8]),
+) -> Result<Option<(Selected, Vec<(LogName, u64)>, Together)>, String> {
+    let mut together = Together::default();
     let (mut read, mut open) = (Vec::new(), None);
-    for part in parts {
+    for part in dealt {
+        together.logs += part.len();
+        together.read.push(part.iter().map(|(_, bytes)| bytes.len() as u64).sum());
         let mut logs = SomeLogs::new(&fold.key, part);
         let found = PartRead::read(fold, &mut logs).map_err(|refused| format!("{refused:?}"))?;
         let Some(mut found) = found else { return Ok(None) };
+        let own = found.take_open();
+        together.open.push(own.count() as u64);
         match &mut open {
-            None => open = Some(found.take_open()),
-            Some(open) => open.merge(found.take_open()),
+            None => open = Some(own),
+            Some(open) => open.merge(own),
         }
         read.push((logs, found));
     }
-    let (open, mut selected) = (open.unwrap_or_default(), Selected::default());
-    let mut counted: BTreeMap<_, _> = logs.keys().map(|name| (*name, 0)).collect();
+    let (mut open, mut selected, mut counted) = (open.unwrap_or_default(), Selected::default(), Vec::new());
+    open.settle();
+    together.open_of_all = open.count();
     for (mut logs, found) in read {
         counted.extend(logs.counted());
         let more = found.select((&mut logs, &open), usize::MAX, results);
-        selected.merge(more.map_err(|refused| format!("{refused:?}"))?.ok_or("more than there is")?);
+        let more = more.map_err(|refused| format!("{refused:?}"))?.ok_or("more than there is")?;
+        together.selected.push(more.bytes() as u64);
+        selected.merge(more);
     }
-    let found: Vec<_> = counted.into_iter().map(|(log, bytes)| Record::Cut { log, bytes }).collect();
-    if found == cuts { Ok(Some(selected)) } else { Err(format!("cuts {found:?} instead of {cuts:?}")) }
+    together.selected_of_all = selected.bytes();
+    Ok(Some((selected, counted, together)))
+}
+
+/// What the first frame of a run says after that of logs.
+pub(super) fn cuts(logs: &BTreeMap<LogName, Log>, counted: &[(LogName, u64)]) -> Vec<Record<'static>> {
+    let mut all: BTreeMap<_, _> = logs.keys().map(|name| (*name, 0)).collect();
+    all.extend(counted.iter().copied());
+    all.into_iter().map(|(log, bytes)| Record::Cut { log, bytes }).collect()
 }

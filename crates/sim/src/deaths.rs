@@ -1,0 +1,253 @@
+//! A large job of which ranks die, one after the other, while the others go on: how much longer it takes. The protocol, the logs, the agreement on who lives and
+//! the reading of logs together are the program's own code, with the sizes that they have; times are those of a model. A rank that dies loses what it has not
+//! written; the others lose the tasks that they were at, although the program ends them.
+
+use atta_engine::{Random, Rank, Regroup, Stand, Tree as Shape, Way};
+
+use crate::logged::{Journals, Paths, Together};
+use crate::setup::{Habits, Setup};
+use crate::world::World;
+
+/// Children of a rank in the tree of a meeting: as in the program.
+const WIDTH: u32 = 8;
+
+/// A job, and how ranks of it die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mortal {
+    /// The job.
+    pub setup: Setup,
+    /// So many ranks die, at equal parts of the time that the undisturbed job takes.
+    pub deaths: u32,
+    /// A rank writes its log so often, and before tasks leave it.
+    pub write_ns: u64,
+    /// What a death costs.
+    pub costs: DeathCosts,
+}
+
+/// What a death costs beside messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeathCosts {
+    /// From the death until all ranks know of it and have ended their part, and what a new view takes on few ranks with empty logs.
+    pub fixed_ns: u64,
+    /// Meetings of all ranks in a new view, beside those that read the logs.
+    pub meetings: u64,
+    /// What a rank waits in a meeting before it looks for messages again.
+    pub poll_ns: u64,
+    /// A thousand bytes of a log, read once.
+    pub read_ns: u64,
+    /// A directory that is merged on the way to the first rank.
+    pub merge_ns: u64,
+}
+
+/// What became of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MortalOutcome {
+    /// Without deaths.
+    pub undisturbed_ns: u64,
+    /// The whole job.
+    pub run_ns: u64,
+    /// What the same work takes if each dead rank only takes no more part.
+    pub ideal_ns: u64,
+    /// Each death.
+    pub pauses: Vec<Pause>,
+}
+
+/// From the death of a rank until the others are at work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pause {
+    /// The whole time.
+    pub ns: u64,
+    /// Of which the agreement.
+    pub agreement_ns: u64,
+    /// Of which the reading of logs.
+    pub reading_ns: u64,
+    /// Bytes of all logs.
+    pub log_bytes: u64,
+    /// Directories that were open for any rank.
+    pub open: u64,
+    /// Bytes that the first rank got and read.
+    pub selected_bytes: u64,
+}
+
+/// Runs a job without deaths, and with.
+///
+/// # Errors
+/// Says what is wrong.
+pub fn run_mortal(mortal: &Mortal) -> Result<MortalOutcome, String> {
+    let Mortal { setup, deaths, .. } = *mortal;
+    let undisturbed_ns = Running::new(mortal)?.view(setup.ranks, u64::MAX)?.end()?;
+    let part_ns = undisturbed_ns / u64::from(deaths + 1);
+    let mut running = Running::new(mortal)?;
+    let (mut random, mut pauses) = (Random::stream(setup.engine.seed, 11), Vec::new());
+    for death in 0..deaths {
+        let ranks = setup.ranks - death;
+        running = running.view(ranks, part_ns)?;
+        let dead = random.below(u64::from(ranks)) as u32;
+        running.journals.one_dies(dead);
+        let pause = pause(mortal, (ranks, dead), &mut running.journals)?;
+        running.run_ns += pause.ns;
+        pauses.push(pause);
+    }
+    let run_ns = running.view(setup.ranks - deaths, u64::MAX)?.end()?;
+    let ideal_ns = ideal(undisturbed_ns, (setup.ranks, deaths), part_ns);
+    Ok(MortalOutcome { undisturbed_ns, run_ns, ideal_ns, pauses })
+}
+
+/// A job in progress.
+struct Running<'m> {
+    mortal: &'m Mortal,
+    journals: Journals,
+    views: u32,
+    run_ns: u64,
+}
+
+impl<'m> Running<'m> {
+    fn new(mortal: &'m Mortal) -> Result<Self, String> {
+        let paths = Paths::of(&mortal.setup.tree);
+        let mut journals = Journals::new(paths, None, mortal.setup.engine.seed).counting(mortal.write_ns);
+        journals.look_together(1)?;
+        Ok(Self { mortal, journals, views: 0, run_ns: 0 })
+    }
+
+    /// So many ranks work until this time, or until all is done.
+    fn view(self, ranks: u32, until_ns: u64) -> Result<Self, String> {
+        let Self { mortal, mut journals, views, run_ns } = self;
+        let setup = mortal.setup;
+        let tasks = journals.begin_next(&setup.tree, views + 1, (ranks, setup.habits.batch_files));
+        // A slice is never split, also one that an earlier run has cut.
+        let habits = Habits { batch_files: u64::MAX, ..setup.habits };
+        let world = World::new(Setup { ranks, habits, ..setup }).with_journals(journals);
+        let (ended_ns, journals) =
+            world.run_for(until_ns, tasks).map_err(|violation| violation.to_string())?;
+        if ended_ns.is_some() != (until_ns == u64::MAX) {
+            return Err(format!("view {views} ended too early"));
+        }
+        let journals = journals.ok_or("the logs are lost")?;
+        Ok(Self { mortal, journals, views: views + 1, run_ns: run_ns + ended_ns.unwrap_or(until_ns) })
+    }
+
+    /// The whole time, if all is done.
+    fn end(mut self) -> Result<u64, String> {
+        self.journals.end_run();
+        self.journals.verdict().map_or(Ok(self.run_ns), Err)
+    }
+}
+
+/// The time of the same work: each view has one rank less.
+fn ideal(whole_ns: u64, (ranks, deaths): (u32, u32), part: u64) -> u64 {
+    let (whole, mut done, mut time) = (whole_ns as f64, 0.0, 0.0);
+    for view in 0..deaths {
+        done += part as f64 * f64::from(ranks - view) / f64::from(ranks);
+        time += part as f64;
+    }
+    (time + (whole - done) * f64::from(ranks) / f64::from(ranks - deaths)) as u64
+}
+
+fn pause(mortal: &Mortal, (ranks, dead): (u32, u32), journals: &mut Journals) -> Result<Pause, String> {
+    let DeathCosts { fixed_ns, meetings, .. } = mortal.costs;
+    let agreement_ns = agreement(&mortal.setup, ranks, dead)?;
+    let meeting = Meeting { mortal, ranks: ranks - 1 };
+    let found = journals.look_together((ranks - 1) as usize)?;
+    let reading_ns = meeting.reading(&found);
+    let ns = fixed_ns + agreement_ns + reading_ns + meetings * (meeting.reduce(&[], 0) + meeting.broadcast(0));
+    let (log_bytes, open) = (found.read.iter().sum(), found.open_of_all as u64);
+    Ok(Pause { ns, agreement_ns, reading_ns, log_bytes, open, selected_bytes: found.selected_of_all as u64 })
+}
+
+/// What a meeting of all ranks takes.
+struct Meeting<'m> {
+    mortal: &'m Mortal,
+    ranks: u32,
+}
+
+impl Meeting<'_> {
+    /// As `together.rs` of the program does it.
+    fn reading(&self, found: &Together) -> u64 {
+        let DeathCosts { read_ns, .. } = self.mortal.costs;
+        let read = |bytes: u64| bytes * read_ns / 1000;
+        let once = found.read.iter().copied().max().map_or(0, read);
+        let dealt = self.broadcast(32 * found.logs as u64);
+        let opened = self.reduce(&found.open, ID_BYTES);
+        let all_know = self.broadcast(found.open_of_all as u64 * ID_BYTES);
+        let selected = self.reduce(&found.selected, 1);
+        // The first rank reads what it gets twice, as it would read logs.
+        dealt + once + opened + all_know + once + selected + 2 * read(found.selected_of_all as u64)
+    }
+
+    /// Values of all ranks come to the first one. `each`: how many parts the value of each rank has, which are merged; `bytes`: of one part. Ranks without
+    /// a value have nothing. What ranks have in common counts twice.
+    fn reduce(&self, each: &[u64], bytes: u64) -> u64 {
+        let (mut parts, mut ready) = (vec![0_u64; self.ranks as usize], vec![0_u64; self.ranks as usize]);
+        parts.iter_mut().zip(each).for_each(|(parts, own)| *parts = *own);
+        for rank in (0..self.ranks).rev() {
+            for child in Shape::new(Rank(rank), self.ranks, WIDTH).children() {
+                let from = child.0 as usize;
+                let arrives = ready[from] + self.message(child.0, rank, parts[from] * bytes);
+                let merged = self.mortal.costs.merge_ns * if bytes == ID_BYTES { parts[from] } else { 0 };
+                let at = rank as usize;
+                ready[at] = ready[at].max(arrives) + self.mortal.setup.costs.receive_ns + merged;
+                parts[at] += parts[from];
+            }
+        }
+        ready[0]
+    }
+
+    fn broadcast(&self, bytes: u64) -> u64 {
+        let mut has = vec![0_u64; self.ranks as usize];
+        let mut last = 0;
+        for rank in 0..self.ranks {
+            let mut sends = has[rank as usize];
+            for child in Shape::new(Rank(rank), self.ranks, WIDTH).children() {
+                sends += self.mortal.setup.costs.send_ns + bytes * 1000 / self.mortal.setup.network.bytes_per_us;
+                has[child.0 as usize] = sends + self.message(rank, child.0, 0);
+                last = last.max(has[child.0 as usize]);
+            }
+        }
+        last
+    }
+
+    /// The time of one message, with what its receiver waits before it looks.
+    fn message(&self, from: u32, to: u32, bytes: u64) -> u64 {
+        let Setup { network, costs, .. } = self.mortal.setup;
+        costs.send_ns
+            + network.latency_ns(from, to)
+            + bytes * 1000 / network.bytes_per_us
+            + self.mortal.costs.poll_ns
+    }
+}
+
+/// Bytes of an open directory in a message: two identities and flags.
+const ID_BYTES: u64 = 33;
+
+/// The time of the messages with which all agree on who lives.
+fn agreement(setup: &Setup, ranks: u32, dead: u32) -> Result<u64, String> {
+    let mut all: Vec<_> = (0..ranks).map(|rank| Regroup::new(Rank(rank), ranks)).collect();
+    let mut free = vec![0_u64; ranks as usize];
+    let mut arriving = std::collections::BTreeMap::new();
+    let mut number = 0_u64;
+    let living: Vec<u32> = (0..ranks).filter(|rank| *rank != dead).collect();
+    let mut turns: Vec<u32> = living.clone();
+    for rank in &living {
+        all[*rank as usize].handle_lost(Rank(dead));
+        all[*rank as usize].ready(Way::Anew);
+    }
+    loop {
+        for rank in turns.drain(..) {
+            let at = rank as usize;
+            while let Some((to, call)) = all[at].poll_message() {
+                free[at] += setup.costs.send_ns;
+                number += 1;
+                let arrives = free[at] + setup.network.latency_ns(rank, to.0);
+                arriving.insert((arrives, number), (rank, to, call));
+            }
+        }
+        let Some(((time, _), (from, to, call))) = arriving.pop_first() else { break };
+        let at = to.0 as usize;
+        free[at] = free[at].max(time) + setup.costs.receive_ns;
+        all[at].handle_call(Rank(from), &call);
+        turns.push(to.0);
+    }
+    let are_formed = living.iter().all(|rank| all[*rank as usize].stand() == Stand::Formed);
+    let last = free.iter().copied().max().unwrap_or_default();
+    if are_formed { Ok(last) } else { Err("the living do not agree".to_owned()) }
+}
