@@ -164,14 +164,13 @@ impl Share<'_> {
     fn select<R: SliceResults>(&self, read: &ReadOnce, open: &Open) -> Option<FromAll<R>> {
         let until = read.counted.iter().map(|(log, bytes)| Extent { log: *log, until: Some(*bytes) });
         let mut logs = self.job.as_ref()?.some(&until.collect::<Vec<_>>());
-        let (mut results, mut are_valid) = (R::default(), true);
-        let selected =
-            read.part.select((&mut logs, open), self.most, &mut |bytes| match R::decode_all(bytes) {
-                Some(more) => results.add(&more),
-                None => are_valid = false,
-            });
+        let (mut results, mut are_valid, most) = (R::default(), true, self.reading.memory());
+        let selected = read.part.select((&mut logs, open), most, &mut |bytes| match R::decode_all(bytes) {
+            Some(more) => results.add(&more),
+            None => are_valid = false,
+        });
         let selected = selected.ok()??;
-        let fits = are_valid && results.bytes() <= self.most;
-        fits.then(|| FromAll { selected, results, counted: read.counted.clone() })
+        let found = FromAll { selected, results, counted: read.counted.clone() };
+        (are_valid && found.bytes() <= most).then_some(found)
     }
 }
