@@ -22,6 +22,7 @@ use crate::run::logged::{self, RunOfJob};
 use crate::run::outcome::Outcome;
 use crate::run::parts::Gathered;
 use crate::run::share::Share;
+use crate::run::together::FromAll;
 use crate::sum::sink::FirstSide;
 use crate::sum::totals::Summed;
 use crate::verify::run as verify_run;
@@ -115,7 +116,8 @@ fn targets() -> Vec<Target> {
         of::<Going>("run/going.rs: Going", (b"a/job".to_vec(), [7_u8; 16], 300_u32).encoded()),
         of::<Gathered>("run/parts.rs: Gathered", b"{}\n".to_vec().encoded()),
         of::<Share>("run/share.rs: Share", Share::default().encoded()),
-        of::<RunOfJob>("run/logged.rs: RunOfJob", ([7_u8; 16], 300_u32, Some(3_u32)).encoded()),
+        of::<RunOfJob>("run/logged.rs: RunOfJob", ([7_u8; 16], 300_u32, Some(3_u32), true).encoded()),
+        of::<FromAll<Share>>("run/together.rs: FromAll", FromAll::<Share>::default().encoded()),
         of::<RankReport>("walk/threads.rs: RankReport", ranked()),
         of::<RankTotals>("walk/totals.rs: RankTotals", RankTotals::default().encoded()),
         of::<sum::run::Verdict>("sum/run.rs: Verdict", sum::run::Verdict::default().encoded()),

@@ -5,7 +5,7 @@ use atta_testkit::fuzz::Target;
 use atta_testkit::fuzz_code;
 
 use crate::record::{At, Fact, Record, Records, Seen, SliceNumber, records};
-use crate::{Frame, Key, LogName, frame, read, sections};
+use crate::{Extent, Fold, Frame, Key, LogName, Open, PartRead, Selected, SomeLogs, frame, read, sections};
 
 /// Records of each kind, in an order in which paths grow and shrink.
 fn samples() -> Vec<Vec<u8>> {
@@ -70,12 +70,26 @@ fn log() -> Vec<u8> {
     log
 }
 
+/// What is open in a log with some directories.
+fn open() -> Open {
+    let (key, name) = (Key::of_job(&[1; 16]), LogName { run: 1, rank: 0, part: 0 });
+    let bytes = log();
+    let extent = Extent { log: name, until: None };
+    let mut logs = SomeLogs::new(&key, vec![(extent, bytes.as_slice())]);
+    let fold = Fold { key, closes: true, memory: 1 << 20 };
+    PartRead::read(&fold, &mut logs).unwrap().unwrap().take_open()
+}
+
 fn targets() -> Vec<Target> {
     let slice = SliceNumber { run: 1, rank: 2, number: 3 };
+    let log_name = LogName { run: 1, rank: 300, part: 0 };
     vec![
         fuzz_code!("record.rs: SliceNumber", SliceNumber, [slice]),
         fuzz_code!("record.rs: Seen", Seen, [Seen::default()]),
         fuzz_code!("log.rs: LogName", LogName, [LogName { run: 1, rank: 300, part: 0 }]),
+        fuzz_code!("extents.rs: Extent", Extent, [Extent { log: log_name, until: Some(1 << 40) }]),
+        fuzz_code!("fold/together.rs: Open", Open, [open()]),
+        fuzz_code!("fold/together.rs: Selected", Selected, [Selected::default()]),
         Target::new("record.rs: records", samples(), again).holding(64),
         Target::new("log.rs: read", vec![log()], counted).of_several_encodings(),
     ]

@@ -110,7 +110,7 @@ impl Id {
 
     /// The identity with these bytes.
     #[must_use]
-    pub(crate) fn from_bytes(bytes: &[u8; 16]) -> Self {
+    pub(crate) fn of_bytes(bytes: &[u8; 16]) -> Self {
         let both = u128::from_le_bytes(*bytes);
         Self([both as u64, (both >> 64) as u64])
     }

@@ -149,7 +149,8 @@ fn pause(mortal: &Mortal, (ranks, dead): (u32, u32), journals: &mut Journals) ->
     let meeting = Meeting { mortal, ranks: ranks - 1 };
     let found = journals.look_together((ranks - 1) as usize)?;
     let reading_ns = meeting.reading(&found);
-    let ns = fixed_ns + agreement_ns + reading_ns + meetings * (meeting.reduce(&[], 0) + meeting.broadcast(0));
+    let ns =
+        fixed_ns + agreement_ns + reading_ns + meetings * (meeting.reduce(&[], 0) + meeting.broadcast(0));
     let (log_bytes, open) = (found.read.iter().sum(), found.open_of_all as u64);
     Ok(Pause { ns, agreement_ns, reading_ns, log_bytes, open, selected_bytes: found.selected_of_all as u64 })
 }
@@ -198,7 +199,8 @@ impl Meeting<'_> {
         for rank in 0..self.ranks {
             let mut sends = has[rank as usize];
             for child in Shape::new(Rank(rank), self.ranks, WIDTH).children() {
-                sends += self.mortal.setup.costs.send_ns + bytes * 1000 / self.mortal.setup.network.bytes_per_us;
+                sends +=
+                    self.mortal.setup.costs.send_ns + bytes * 1000 / self.mortal.setup.network.bytes_per_us;
                 has[child.0 as usize] = sends + self.message(rank, child.0, 0);
                 last = last.max(has[child.0 as usize]);
             }

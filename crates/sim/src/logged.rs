@@ -324,8 +324,7 @@ impl Journals {
         let mut earlier = Earlier::default();
         let fold = Fold { key: *key, closes: false, memory };
         let ranks = random.below(4) as usize;
-        let dealt =
-            if ranks == 0 { None } else { readers::deal_at_random(&fold, logs, (ranks, random))? };
+        let dealt = if ranks == 0 { None } else { readers::deal_at_random(&fold, logs, (ranks, random))? };
         let selected = match dealt {
             None => None,
             Some(dealt) => readers::select(&fold, dealt, &mut |bytes| earlier.add_results(bytes))?,

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use atta_entry::Code as _;
 use atta_ledger::{
-    At, Broken, Extent, Fact, Fold, Frame, FrameAt, Key, Left, LogBytes, LogName, Logs, Open, PartRead, Records,
-    Selected, SomeLogs, frame, read,
+    At, Broken, Extent, Fact, Fold, Frame, FrameAt, Key, Left, LogBytes, LogName, Logs, Open, PartRead,
+    Records, Selected, SomeLogs, frame, read,
 };
 use atta_testkit::random::Random;
 use clap::Parser;

@@ -14,8 +14,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use atta_code::Code;
 
 use crate::fold::again::Reopened;
+use crate::fold::together::{self, OpenAs, OpenDirectories};
 use crate::fold::walk::{Here, Read, Steps};
-use crate::fold::together::{self, OpenAs};
 use crate::fold::{Fold, FrameAt, Logs};
 use crate::frame::sections;
 use crate::id::Id;
@@ -428,7 +428,7 @@ impl<'f> Finding<'f> {
     }
 
     /// The directories that stay, as [`Open`](crate::Open) has them, and all slices. None: it was too much.
-    pub(super) fn into_open(mut self) -> Option<(Vec<(Id, OpenAs)>, Map<Slices>)> {
+    pub(super) fn into_open(mut self) -> Option<(OpenDirectories, Map<Slices>)> {
         if self.is_too_much {
             return None;
         }

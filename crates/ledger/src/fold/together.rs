@@ -28,8 +28,10 @@ use crate::record::{Fact, Record, Records};
 pub struct Open {
     /// The first so many are in order, each once.
     sorted: usize,
-    directories: Vec<(Id, OpenAs)>,
+    directories: OpenDirectories,
 }
+
+pub(super) type OpenDirectories = Vec<(Id, OpenAs)>;
 
 /// How a directory is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -61,7 +63,7 @@ impl Code for Open {
         *bytes = rest;
         let of = |each: &[u8; OPEN_BYTES]| {
             let ([id @ .., _], above) = (each.first_chunk::<17>()?, each[16..].first_chunk()?);
-            Some((Id::from_bytes(id), OpenAs { above: Id::from_bytes(above), flags: each[32] }))
+            Some((Id::of_bytes(id), OpenAs { above: Id::of_bytes(above), flags: each[32] }))
         };
         let directories = own.as_chunks().0.iter().map(of).collect::<Option<_>>()?;
         Some(Self { sorted: 0, directories })

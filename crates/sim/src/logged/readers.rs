@@ -53,8 +53,7 @@ pub(super) fn deal_by_size<'l>(
     let Some(mut extents) = extents_of(fold, logs)? else { return Ok(None) };
     let bytes = |extent: &Extent| logs[&extent.log].bytes.as_slice();
     extents.sort_by_key(|extent| Reverse(bytes(extent).len()));
-    let mut held: BTreeMap<(usize, usize), Vec<_>> =
-        (0..ranks).map(|rank| ((0, rank), Vec::new())).collect();
+    let mut held: BTreeMap<(usize, usize), Vec<_>> = (0..ranks).map(|rank| ((0, rank), Vec::new())).collect();
     for extent in extents {
         if let Some(((size, rank), mut hand)) = held.pop_first() {
             hand.push((extent, bytes(&extent)));
@@ -73,6 +72,9 @@ fn extents_of(fold: &Fold, logs: &BTreeMap<LogName, Log>) -> Result<Option<Vec<E
     extents(&fold.key, all).map_err(|refused| format!("{refused:?}"))
 }
 
+/// What all ranks have found: what the first one gets, how much of each log counts, and what each has read.
+pub(super) type Found = (Selected, Vec<(LogName, u64)>, Together);
+
 /// What ranks find in the logs dealt to them; `results` gets results. None: one of them has too much, so that one rank reads all logs.
 ///
 /// # Errors
@@ -81,7 +83,7 @@ pub(super) fn select(
     fold: &Fold,
     dealt: Dealt<'_>,
     results: &mut dyn FnMut(&[u8]),
-) -> Result<Option<(Selected, Vec<(LogName, u64)>, Together)>, String> {
+) -> Result<Option<Found>, String> {
     let mut together = Together::default();
     let (mut read, mut open) = (Vec::new(), None);
     for part in dealt {
