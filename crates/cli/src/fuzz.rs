@@ -58,7 +58,7 @@ fn copied() -> Vec<u8> {
 
 fn begun() -> Vec<u8> {
     let rows = vec![(1_u32, 2_u32, 300_u32, true)];
-    let job = (Some(([7_u8; 16], 300_u32, Some(3_u32))), b"a/job".to_vec(), true);
+    let job = (Some(([7_u8; 16], 300_u32, Some(3_u32), true)), b"a/job".to_vec(), true);
     ((rows.clone(), rows), job, true, Some(9_u64)).encoded()
 }
 
