@@ -8,6 +8,7 @@
 //!   each rank    reads its logs again: what they say of it   to the first rank, merged on the way
 //! ```
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use atta_ledger::{Extent, Fold, Key, LogName, Open, PartRead, Record, Selected};
@@ -58,8 +59,8 @@ impl<R: SliceResults> FromAll<R> {
 
     /// The records that the first frame of this run has. `logs`: all of the job, in order.
     pub(crate) fn cuts(&self, logs: &[LogName]) -> Vec<Record<'static>> {
-        let bytes = |log: &LogName| self.counted.iter().find(|(name, _)| name == log);
-        let cut = |log: &LogName| Record::Cut { log: *log, bytes: bytes(log).map_or(0, |(_, bytes)| *bytes) };
+        let counted: HashMap<_, _> = self.counted.iter().copied().collect();
+        let cut = |log: &LogName| Record::Cut { log: *log, bytes: counted.get(log).copied().unwrap_or(0) };
         logs.iter().map(cut).collect()
     }
 }
