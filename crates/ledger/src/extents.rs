@@ -4,7 +4,7 @@
 use crate::cuts::{Cuts, Refused, cuts_of};
 use crate::fold::{FrameAt, Logs};
 use crate::id::Key;
-use crate::log::{LogBytes, LogName, first_frame, read};
+use crate::log::{Broken, LogBytes, LogName, first_frame, read};
 
 /// How far a log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub struct Extent {
 
 atta_code::record!(Extent { log, until });
 
-/// How far each of these logs is read, in their order; those of which nothing counts are left out. None: some have several parts, or frames that are void, and
-/// must be read at once ([`JobLogs::find`](crate::JobLogs::find)).
+/// How far each of these logs is read, in their order; those of which nothing counts are left out. None: some have several parts, frames that are void, or
+/// something that does not fit; they must be read at once ([`JobLogs::find`](crate::JobLogs::find)), which also says what is wrong.
 ///
 /// # Errors
 /// A log cannot be read, or has other cuts than it must have.
@@ -31,8 +31,12 @@ pub fn extents<L: LogBytes>(
         return Ok(None);
     }
     // Of the newest run with a frame all counts, and its first frame says what counts of older ones.
-    let Some((run, cuts)) = newest(key, &mut logs)? else { return Ok(Some(Vec::new())) };
-    if !cuts.voids.is_empty() {
+    if logs.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
+    let Some((run, cuts)) = newest(key, &mut logs)? else { return Ok(None) };
+    let has_older = logs.first().is_some_and(|(log, _)| log.run < run);
+    if !cuts.voids.is_empty() || cuts.bytes.is_empty() == has_older {
         return Ok(None);
     }
     let mut extents = Vec::new();
@@ -48,7 +52,7 @@ pub fn extents<L: LogBytes>(
     Ok((counted == found).then_some(extents))
 }
 
-/// The newest run with a frame, and what its first frame says.
+/// The newest run whose logs are not empty, and what its first frame says. None: there is none, or something else than a frame.
 fn newest<L: LogBytes>(
     key: &Key,
     logs: &mut [(LogName, L)],
@@ -56,10 +60,14 @@ fn newest<L: LogBytes>(
     let runs = logs.chunk_by_mut(|(one, _), (other, _)| one.run == other.run);
     for logs in runs.rev() {
         for (name, log) in logs {
-            let first = first_frame((key, *name), log).map_err(|why| Refused { log: *name, why })?;
-            if let Some(frame) = first {
+            let refused = |why| Refused { log: *name, why };
+            if let Some(frame) = first_frame((key, *name), log).map_err(refused)? {
                 let cuts = cuts_of(&frame).ok_or(Refused::invalid(*name))?;
                 return Ok(Some((name.run, cuts)));
+            }
+            let count = log.read_at(0, &mut [0]).map_err(|error| refused(Broken::Unreadable(error)))?;
+            if count > 0 {
+                return Ok(None);
             }
         }
     }
@@ -98,5 +106,49 @@ impl<L: LogBytes> Logs for SomeLogs<'_, L> {
             *until = Some(contents.map_err(|why| Refused { log: *name, why })?.bytes);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::{Frame, frame};
+    use crate::record::{At, Fact, Record, Records};
+
+    const fn name(run: u32, rank: u32) -> LogName {
+        LogName { run, rank, part: 0 }
+    }
+
+    fn log(key: &Key, name: LogName, cut: Option<(LogName, u64)>) -> (LogName, Vec<u8>) {
+        let mut records = Records::default();
+        cut.iter().for_each(|(log, bytes)| records.add(&Record::Cut { log: *log, bytes: *bytes }));
+        records.add_fact(At { root: 0, path: b"d" }, &Fact::Done { slice: None, seen: None });
+        let head = Frame { offset: 0, sequence: 0, synced: 0 };
+        (name, frame(key, name, head, &[records.take()]).unwrap())
+    }
+
+    fn found(key: &Key, logs: &[(LogName, Vec<u8>)]) -> Option<Vec<(LogName, Option<u64>)>> {
+        let logs = logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+        let extents = extents(key, logs).unwrap()?;
+        Some(extents.into_iter().map(|extent| (extent.log, extent.until)).collect())
+    }
+
+    #[test]
+    fn what_does_not_fit_is_read_at_once() {
+        let key = Key::of_job(&[4; 16]);
+        let older = log(&key, name(1, 0), None);
+        let bytes = older.1.len() as u64;
+        let (newer, other) = (log(&key, name(2, 0), Some((name(1, 0), bytes))), log(&key, name(2, 1), None));
+        let all = [older.clone(), newer.clone(), other.clone()];
+        let whole = vec![(name(1, 0), Some(bytes)), (name(2, 0), None), (name(2, 1), None)];
+        assert_eq!(found(&key, &all), Some(whole.clone()));
+        assert_eq!(found(&key, &[]), Some(vec![]));
+        // A run that has written nothing.
+        assert_eq!(found(&key, &[&all[..], &[(name(3, 0), vec![])]].concat()), Some(whole));
+        // The log with the cuts is gone, or damaged; a newer run has something else than a frame; a log that counts is gone.
+        assert_eq!(found(&key, &[older.clone(), other.clone()]), None);
+        assert_eq!(found(&key, &[older, (name(2, 0), vec![1; 64]), other]), None);
+        assert_eq!(found(&key, &[&all[..], &[(name(3, 0), vec![1; 64])]].concat()), None);
+        assert_eq!(found(&key, &all[1..]), None);
     }
 }

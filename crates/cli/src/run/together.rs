@@ -19,6 +19,13 @@ use atta_runtime::{RankError, Session};
 use super::job::Job;
 use super::logged::RunOfJob;
 
+/// Bytes of a message, at most: MPI takes twice as many.
+const MESSAGE_MOST: usize = 1 << 30;
+/// Bytes of an open directory in memory.
+const OPEN_BYTES: usize = 40;
+/// Counts take fewer bytes in a frame. What is more grows with what was found.
+const COUNTS_BYTES: usize = 16 << 10;
+
 /// How logs are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
@@ -32,6 +39,11 @@ impl Reading {
     fn memory(self) -> usize {
         usize::try_from(self.memory_bytes).unwrap_or(usize::MAX)
     }
+
+    /// Bytes that ranks find together, at most: they are in the memory of one rank, and in one message.
+    fn most(self) -> usize {
+        self.memory().min(MESSAGE_MOST)
+    }
 }
 
 /// What the logs say that some ranks have read.
@@ -40,21 +52,24 @@ pub(crate) struct FromAll<R> {
     pub(crate) selected: Selected,
     /// What is done comes to this.
     pub(crate) results: R,
+    /// Bytes of the results, about.
+    result_bytes: usize,
     /// The bytes that count of each log.
     counted: Vec<(LogName, u64)>,
 }
 
-atta_entry::record!(<R> FromAll<R> { selected, results, counted });
+atta_entry::record!(<R> FromAll<R> { selected, results, result_bytes, counted });
 
 impl<R: SliceResults> FromAll<R> {
     fn merge(&mut self, other: Self) {
         self.selected.merge(other.selected);
         self.results.add(&other.results);
+        self.result_bytes = self.result_bytes.saturating_add(other.result_bytes);
         self.counted.extend(other.counted);
     }
 
     fn bytes(&self) -> usize {
-        self.selected.bytes() + self.results.bytes()
+        self.selected.bytes().saturating_add(self.result_bytes)
     }
 
     /// The records that the first frame of this run has. `logs`: all of the job, in order.
@@ -112,7 +127,10 @@ fn take_part<R: SliceResults>(
     };
     let read = session.beside(|| share.read(Key::of_job(&of_job.number())))?;
     let (read, own) = read.unzip();
-    let mut open = session.reduce(own, |open, other| merge(open, other, Open::merge))?;
+    let mut open = session.reduce(own, |open, other| {
+        merge(open, other, Open::merge);
+        open.take_if(|open| open.count().saturating_mul(OPEN_BYTES) > reading.most());
+    })?;
     if let Some(Some(open)) = &mut open {
         open.settle();
     }
@@ -121,7 +139,7 @@ fn take_part<R: SliceResults>(
     let found = session.reduce(found, |found, other| {
         merge(found, other, FromAll::merge);
         // All of it is in the memory of the first rank in the end.
-        found.take_if(|found| found.bytes() > reading.memory());
+        found.take_if(|found| found.bytes() > reading.most());
     })?;
     Ok(found.flatten())
 }
@@ -165,13 +183,18 @@ impl Share<'_> {
     fn select<R: SliceResults>(&self, read: &ReadOnce, open: &Open) -> Option<FromAll<R>> {
         let until = read.counted.iter().map(|(log, bytes)| Extent { log: *log, until: Some(*bytes) });
         let mut logs = self.job.as_ref()?.some(&until.collect::<Vec<_>>());
-        let (mut results, mut are_valid, most) = (R::default(), true, self.reading.memory());
-        let selected = read.part.select((&mut logs, open), most, &mut |bytes| match R::decode_all(bytes) {
-            Some(more) => results.add(&more),
-            None => are_valid = false,
+        let (mut results, mut are_valid, mut grown) = (R::default(), true, 0_usize);
+        let most = self.reading.most();
+        let selected = read.part.select((&mut logs, open), most, &mut |bytes| {
+            grown += bytes.len().saturating_sub(COUNTS_BYTES);
+            match R::decode_all(bytes).filter(|_| grown <= most) {
+                Some(more) => results.add(&more),
+                None => are_valid = false,
+            }
         });
         let selected = selected.ok()??;
-        let found = FromAll { selected, results, counted: read.counted.clone() };
+        let result_bytes = results.encoded().len();
+        let found = FromAll { selected, results, result_bytes, counted: read.counted.clone() };
         (are_valid && found.bytes() <= most).then_some(found)
     }
 }

@@ -8,9 +8,9 @@
 //!   first rank   Fold::run         those facts, instead of the logs
 //! ```
 //!
-//! A directory that is not complete is so in each part of the logs that knows it, so it is among what is open. Those above an open directory are among it
-//! too. Of each of them the first rank gets all facts that any log has, so it finds what it would find in the logs themselves. It also gets what says that
-//! directories are complete that may be met again, since the directory above may have names left. It gets no marks and no failures.
+//! Of a directory that is not complete, no part of the logs has all, or another part has something that belongs to it. So it is among what is open. Those above an open directory are among it
+//! too. Of each of them the first rank gets all facts that any log has and that matter, so it finds what it would find in the logs themselves. It also gets what says that
+//! directories are complete that may be met again, since the directory above may have names left. It gets no failures, no records of marks, and no names of slices that are done where nobody needs them.
 
 use atta_code::{Code, encode_bytes};
 
@@ -211,8 +211,8 @@ impl Selecting<'_> {
     }
 
     fn add(&mut self, add: impl FnOnce(&mut Records)) {
-        let before = self.records.bytes();
-        if before <= self.most {
+        if self.selected.bytes <= self.most {
+            let before = self.records.bytes();
             add(&mut self.records);
             self.selected.bytes += self.records.bytes() - before;
         }
@@ -263,7 +263,17 @@ pub struct Selected {
     bytes: usize,
 }
 
-atta_code::record!(Selected { logs, bytes });
+impl Code for Selected {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.logs.encode(out);
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let logs: Vec<(LogName, Vec<u8>)> = Code::decode(bytes)?;
+        let bytes = logs.iter().map(|(_, section)| section.len()).sum();
+        Some(Self { logs, bytes })
+    }
+}
 
 impl Selected {
     /// Adds what other logs say.
@@ -413,10 +423,13 @@ mod tests {
     #[test]
     fn what_takes_too_much_memory_is_not_selected() {
         let key = Key::of_job(&[5; 16]);
-        let facts = (0..40).map(|_| (1, 8, 1)).collect();
-        let logs = on_storage(&key, &BTreeMap::from([((1, 0), facts)]), true);
-        let extent = crate::Extent { log: logs[0].0, until: None };
-        let mut logs = SomeLogs::new(&key, vec![(extent, logs[0].1.as_slice())]);
+        let facts = || (0..40).map(|_| (1, 8, 1)).collect();
+        let logs = on_storage(&key, &BTreeMap::from([((1, 0), facts()), ((1, 1), facts())]), true);
+        let with_extent =
+            |(log, bytes): &'_ (LogName, Vec<u8>)| (crate::Extent { log: *log, until: None }, bytes.clone());
+        let logs: Vec<_> = logs.iter().map(with_extent).collect();
+        let logs = logs.iter().map(|(extent, bytes)| (*extent, bytes.as_slice())).collect();
+        let mut logs = SomeLogs::new(&key, logs);
         let fold = Fold { key, closes: true, memory: 1 << 20 };
         let mut read = PartRead::read(&fold, &mut logs).unwrap().unwrap();
         let open = read.take_open();
