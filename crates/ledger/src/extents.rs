@@ -1,10 +1,14 @@
-//! How far each log of a job is read, found out from first frames alone, and some of these logs, read by one of several ranks. No I/O of its own.
-//! `cuts.rs` says what counts of logs.
+//! How far each log of a job is read, found out from first frames alone; how the logs are dealt out to ranks that read them together; and the logs of one
+//! of these ranks. No I/O of its own. `cuts.rs` says what counts of logs.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use crate::cuts::{Cuts, Refused, cuts_of};
 use crate::fold::{FrameAt, Logs};
 use crate::id::Key;
 use crate::log::{Broken, LogBytes, LogName, first_frame, read};
+use crate::record::Record;
 
 /// How far a log is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +34,10 @@ pub fn extents<L: LogBytes>(
     if logs.iter().any(|(name, _)| name.part > 0) {
         return Ok(None);
     }
-    // Of the newest run with a frame all counts, and its first frame says what counts of older ones.
     if logs.is_empty() {
         return Ok(Some(Vec::new()));
     }
+    // Of the newest run with a frame all counts, and its first frame says what counts of older ones.
     let Some((run, cuts)) = newest(key, &mut logs)? else { return Ok(None) };
     let has_older = logs.first().is_some_and(|(log, _)| log.run < run);
     if !cuts.voids.is_empty() || cuts.bytes.is_empty() == has_older {
@@ -72,6 +76,33 @@ fn newest<L: LogBytes>(
         }
     }
     Ok(None)
+}
+
+/// Deals logs out to so many ranks, at least one: about as many bytes to each. `logs`: each with the bytes that are read of it. The logs of a rank are in
+/// order.
+#[must_use]
+pub fn deal(mut logs: Vec<(u64, Extent)>, ranks: usize) -> Vec<Vec<Extent>> {
+    logs.sort_by_key(|(bytes, extent)| (Reverse(*bytes), extent.log));
+    let mut shares = vec![(0, Vec::new()); ranks.max(1)];
+    for (bytes, extent) in logs {
+        if let Some((held, share)) = shares.iter_mut().min_by_key(|(held, _)| *held) {
+            *held += bytes;
+            share.push(extent);
+        }
+    }
+    let in_order = |(_, mut share): (u64, Vec<Extent>)| {
+        share.sort_by_key(|extent| extent.log);
+        share
+    };
+    shares.into_iter().map(in_order).collect()
+}
+
+/// The records that the first frame of the next run has, as [`JobLogs::cuts`](crate::JobLogs::cuts) returns them. `logs`: all of the job, in order;
+/// `counted`: how much counts of those that were read.
+#[must_use]
+pub fn cuts(logs: impl Iterator<Item = LogName>, counted: &[(LogName, u64)]) -> Vec<Record<'static>> {
+    let counted: HashMap<_, _> = counted.iter().copied().collect();
+    logs.map(|log| Record::Cut { log, bytes: counted.get(&log).copied().unwrap_or_default() }).collect()
 }
 
 /// Some logs of a job.
@@ -113,7 +144,7 @@ impl<L: LogBytes> Logs for SomeLogs<'_, L> {
 mod tests {
     use super::*;
     use crate::frame::{Frame, frame};
-    use crate::record::{At, Fact, Record, Records};
+    use crate::record::{At, Fact, Records};
 
     const fn name(run: u32, rank: u32) -> LogName {
         LogName { run, rank, part: 0 }
@@ -131,6 +162,16 @@ mod tests {
         let logs = logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
         let extents = extents(key, logs).unwrap()?;
         Some(extents.into_iter().map(|extent| (extent.log, extent.until)).collect())
+    }
+
+    #[test]
+    fn logs_are_dealt_out_by_size() {
+        let extent = |rank| Extent { log: name(1, rank), until: None };
+        let sized = [(1, 0), (5, 1), (3, 2), (2, 3), (9, 4)].map(|(bytes, rank)| (bytes, extent(rank)));
+        let ranks = |share: &Vec<Extent>| share.iter().map(|extent| extent.log.rank).collect();
+        let dealt: Vec<Vec<_>> = deal(sized.to_vec(), 2).iter().map(ranks).collect();
+        assert_eq!(dealt, [vec![0, 4], vec![1, 2, 3]]);
+        assert_eq!(deal(vec![(7, extent(0))], 3).iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 0]);
     }
 
     #[test]

@@ -149,8 +149,10 @@ fn pause(mortal: &Mortal, (ranks, dead): (u32, u32), journals: &mut Journals) ->
     let meeting = Meeting { mortal, ranks: ranks - 1 };
     let found = journals.look_together((ranks - 1) as usize)?;
     let reading_ns = meeting.reading(&found);
-    let ns =
-        fixed_ns + agreement_ns + reading_ns + meetings * (meeting.reduce(&[], 0) + meeting.broadcast(0));
+    let ns = fixed_ns
+        + agreement_ns
+        + reading_ns
+        + meetings * (meeting.reduce(&[], (0, 0)) + meeting.broadcast(0));
     let (log_bytes, open) = (found.read.iter().sum(), found.open_of_all as u64);
     Ok(Pause { ns, agreement_ns, reading_ns, log_bytes, open, selected_bytes: found.selected_of_all as u64 })
 }
@@ -168,23 +170,23 @@ impl Meeting<'_> {
         let read = |bytes: u64| bytes * read_ns / 1000;
         let once = found.read.iter().copied().max().map_or(0, read);
         let dealt = self.broadcast(32 * found.logs as u64);
-        let opened = self.reduce(&found.open, ID_BYTES);
-        let all_know = self.broadcast(found.open_of_all as u64 * ID_BYTES);
-        let selected = self.reduce(&found.selected, 1);
+        let opened = self.reduce(&found.open, (OPEN_BYTES, self.mortal.costs.merge_ns));
+        let all_know = self.broadcast(found.open_of_all as u64 * OPEN_BYTES);
+        let selected = self.reduce(&found.selected, (1, 0));
         // The first rank reads what it gets twice, as it would read logs.
         dealt + once + opened + all_know + once + selected + 2 * read(found.selected_of_all as u64)
     }
 
-    /// Values of all ranks come to the first one. `each`: how many parts the value of each rank has, which are merged; `bytes`: of one part. Ranks without
-    /// a value have nothing. What ranks have in common counts twice.
-    fn reduce(&self, each: &[u64], bytes: u64) -> u64 {
+    /// Values of all ranks come to the first one. `each`: how many parts the value of each rank has; none: no rank has any. `bytes`: of one part; `merge_ns`:
+    /// what it takes to merge one. What ranks have in common counts twice.
+    fn reduce(&self, each: &[u64], (bytes, merge_ns): (u64, u64)) -> u64 {
         let (mut parts, mut ready) = (vec![0_u64; self.ranks as usize], vec![0_u64; self.ranks as usize]);
         parts.iter_mut().zip(each).for_each(|(parts, own)| *parts = *own);
         for rank in (0..self.ranks).rev() {
             for child in Shape::new(Rank(rank), self.ranks, WIDTH).children() {
                 let from = child.0 as usize;
                 let arrives = ready[from] + self.message(child.0, rank, parts[from] * bytes);
-                let merged = self.mortal.costs.merge_ns * if bytes == ID_BYTES { parts[from] } else { 0 };
+                let merged = merge_ns * parts[from];
                 let at = rank as usize;
                 ready[at] = ready[at].max(arrives) + self.mortal.setup.costs.receive_ns + merged;
                 parts[at] += parts[from];
@@ -219,7 +221,7 @@ impl Meeting<'_> {
 }
 
 /// Bytes of an open directory in a message: two identities and flags.
-const ID_BYTES: u64 = 33;
+const OPEN_BYTES: u64 = 33;
 
 /// The time of the messages with which all agree on who lives.
 fn agreement(setup: &Setup, ranks: u32, dead: u32) -> Result<u64, String> {

@@ -19,8 +19,7 @@
 //!
 //! Large jobs of which ranks die while the others go on: `deaths.rs` ([`run_mortal`]).
 //!
-//! Not modelled: messages are not lost, file servers do not slow down under load, and links between
-//! switches are never busy.
+//! Not modelled: messages are not lost, file servers do not slow down under load, and links between switches are never busy.
 
 #![forbid(unsafe_code)]
 

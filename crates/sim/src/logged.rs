@@ -332,7 +332,7 @@ impl Journals {
         let each = &mut |left: Left<'_>| earlier.add(key.root(0), &left);
         match selected {
             Some((mut selected, counted, _)) => {
-                let found = readers::cuts(logs, &counted);
+                let found = atta_ledger::cuts(logs.keys().copied(), &counted);
                 if found != cuts {
                     return Err(format!("cuts {found:?} instead of {cuts:?}"));
                 }
@@ -357,7 +357,7 @@ impl Journals {
         let (mut selected, counted, together) = found.ok_or(too_much)?;
         let each = &mut |left: Left<'_>| earlier.add(key.root(0), &left);
         fold.run(&mut selected, each).map_err(|log| format!("invalid: {log}"))?;
-        self.cuts = readers::cuts(logs, &counted);
+        self.cuts = atta_ledger::cuts(logs.keys().copied(), &counted);
         self.earlier = earlier;
         Ok(together)
     }

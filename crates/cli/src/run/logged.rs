@@ -1,5 +1,5 @@
-//! The log of a job while a command runs: what earlier runs have done is read by the first rank, or by all after deaths (`together.rs`), and each rank writes a log of its own. What is done is
-//! the command's part.
+//! The log of a job while a command runs: what earlier runs have done is read by the first rank, or by all after deaths (`together.rs`), and each
+//! rank writes a log of its own. What is done is the command's part.
 
 use std::path::Path;
 use std::sync::Arc;

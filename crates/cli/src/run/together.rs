@@ -8,7 +8,6 @@
 //!   each rank    reads its logs again: what they say of it   to the first rank, merged on the way
 //! ```
 
-use std::collections::HashMap;
 use std::path::Path;
 
 use atta_ledger::{Extent, Fold, Key, LogName, Open, PartRead, Record, Selected};
@@ -44,6 +43,10 @@ impl Reading {
     fn most(self) -> usize {
         self.memory().min(MESSAGE_MOST)
     }
+
+    fn has_room(self, open: &Open) -> bool {
+        open.count().saturating_mul(OPEN_BYTES) <= self.most()
+    }
 }
 
 /// What the logs say that some ranks have read.
@@ -74,9 +77,7 @@ impl<R: SliceResults> FromAll<R> {
 
     /// The records that the first frame of this run has. `logs`: all of the job, in order.
     pub(crate) fn cuts(&self, logs: &[LogName]) -> Vec<Record<'static>> {
-        let counted: HashMap<_, _> = self.counted.iter().copied().collect();
-        let cut = |log: &LogName| Record::Cut { log: *log, bytes: counted.get(log).copied().unwrap_or(0) };
-        logs.iter().map(cut).collect()
+        atta_ledger::cuts(logs.iter().copied(), &self.counted)
     }
 }
 
@@ -129,7 +130,7 @@ fn take_part<R: SliceResults>(
     let (read, own) = read.unzip();
     let mut open = session.reduce(own, |open, other| {
         merge(open, other, Open::merge);
-        open.take_if(|open| open.count().saturating_mul(OPEN_BYTES) > reading.most());
+        open.take_if(|open| !reading.has_room(open));
     })?;
     if let Some(Some(open)) = &mut open {
         open.settle();
@@ -177,7 +178,7 @@ impl Share<'_> {
             job.sync(*log).ok()?;
         }
         let open = part.take_open();
-        Some((ReadOnce { part, counted }, open))
+        self.reading.has_room(&open).then_some((ReadOnce { part, counted }, open))
     }
 
     fn select<R: SliceResults>(&self, read: &ReadOnce, open: &Open) -> Option<FromAll<R>> {
@@ -196,5 +197,107 @@ impl Share<'_> {
         let result_bytes = results.encoded().len();
         let found = FromAll { selected, results, result_bytes, counted: read.counted.clone() };
         (are_valid && found.bytes() <= most).then_some(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use atta_entry::Code as _;
+    use atta_fabric::in_process;
+    use atta_ledger::{At, Fact, Frame, Left, Logs, Records, frame};
+    use atta_ops::resume::Request;
+    use atta_runtime::{Limits, Stop};
+    use atta_testkit::scratch::Scratch;
+
+    use super::*;
+
+    const RANKS: usize = 3;
+
+    /// The log of a rank of the first run: it has found directories, is done with one, and has results.
+    fn log(key: &Key, rank: u32, (path, found): (&[u8], &[&[u8]])) -> Vec<u8> {
+        let (mut records, at) = (Records::default(), At { root: 0, path });
+        found.iter().for_each(|name| records.add_fact(at, &Fact::Found { name, mark: 0 }));
+        records.add_fact(at, &Fact::Done { slice: None, seen: None });
+        records.add(&Record::Results(&(1_u64 << rank).encoded()));
+        let (name, head) = (LogName { run: 1, rank, part: 0 }, Frame { offset: 0, sequence: 0, synced: 0 });
+        frame(key, name, head, &[records.take()]).unwrap()
+    }
+
+    /// What is left of the logs.
+    fn left<L: Logs<Error: std::fmt::Debug>>(key: Key, logs: &mut L) -> BTreeSet<String> {
+        let (fold, mut left) = (Fold { key, closes: false, memory: 1 << 20 }, BTreeSet::new());
+        let read = fold.run(logs, &mut |found| {
+            if let Left::Directory(at, item) = found {
+                left.insert(format!("{} {item:?}", atta_entry::escape(at.path)));
+            }
+        });
+        read.unwrap();
+        left
+    }
+
+    /// A job with some logs.
+    fn job(scratch: &Scratch) -> LoggedJob {
+        let path = scratch.join("job");
+        let request = Request { directory: b"/".to_vec(), arguments: vec![b"walk".to_vec()], agrees: vec![] };
+        let made = LoggedJob::begin(&JobPlace::from(path.as_path()), &request).unwrap();
+        let done: [(&[u8], &[&[u8]]); RANKS] = [(b"", &[b"a", b"b"]), (b"a", &[b"c"]), (b"a/c", &[])];
+        for (rank, done) in (0..).zip(done) {
+            std::fs::write(path.join(format!("1.{rank}")), log(&made.key(), rank, done)).unwrap();
+        }
+        drop(made);
+        LoggedJob::resume(&JobPlace::from(path.as_path())).unwrap()
+    }
+
+    /// What the first rank gets. `memory_bytes`: of each rank.
+    fn read(job: &LoggedJob, paths: [&Path; RANKS], memory_bytes: u64) -> Option<FromAll<u64>> {
+        let of_job = RunOfJob::decode_all(&(job.number(), 2_u32, None::<u32>, true).encoded()).unwrap();
+        let reading = Reading { memory_bytes, closes: false };
+        std::thread::scope(|scope| {
+            let ranks: Vec<_> = in_process(RANKS as u32)
+                .into_iter()
+                .zip(paths)
+                .enumerate()
+                .map(|(rank, (mut endpoint, path))| {
+                    let dealt = (rank == 0).then(|| job.deal(RANKS).unwrap());
+                    scope.spawn(move || {
+                        let joined = Session::join(&mut endpoint, "test", Stop::new(), Limits::default());
+                        let mut session = joined.unwrap().unwrap();
+                        let found = take_part::<u64>((path, of_job), reading, (dealt, &mut session)).unwrap();
+                        session.close((), |(), ()| ()).unwrap();
+                        found
+                    })
+                })
+                .collect();
+            let mut found: Vec<_> = ranks.into_iter().map(|rank| rank.join().unwrap()).collect();
+            let first = found.remove(0);
+            assert!(found.iter().all(Option::is_none), "only the first rank gets it");
+            first
+        })
+    }
+
+    #[test]
+    fn first_rank_gets_what_it_would_read() {
+        let scratch = Scratch::new("together").unwrap();
+        let job = job(&scratch);
+        let path = scratch.join("job");
+        let mut found = read(&job, [&path; RANKS], 1 << 20).expect("all have read");
+        let mut earlier = job.earlier().unwrap();
+        assert_eq!(found.results, 7);
+        assert_eq!(found.cuts(job.log_names()), earlier.cuts().collect::<Vec<_>>());
+        let expected = left(job.key(), &mut earlier);
+        assert_eq!(expected.len(), 1, "{expected:?}");
+        assert_eq!(left(job.key(), &mut found.selected), expected);
+    }
+
+    /// Nothing hangs, and the first rank knows that it must read all logs.
+    #[test]
+    fn rank_that_cannot_read_is_no_obstacle() {
+        let scratch = Scratch::new("together-not").unwrap();
+        let job = job(&scratch);
+        let (path, none) = (scratch.join("job"), scratch.join("none"));
+        assert_eq!(read(&job, [&path, &none, &path], 1 << 20), None);
+        assert_eq!(read(&job, [&path; RANKS], 16), None);
     }
 }

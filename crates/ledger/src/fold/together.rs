@@ -8,9 +8,10 @@
 //!   first rank   Fold::run         those facts, instead of the logs
 //! ```
 //!
-//! Of a directory that is not complete, no part of the logs has all, or another part has something that belongs to it. So it is among what is open. Those above an open directory are among it
-//! too. Of each of them the first rank gets all facts that any log has and that matter, so it finds what it would find in the logs themselves. It also gets what says that
-//! directories are complete that may be met again, since the directory above may have names left. It gets no failures, no records of marks, and no names of slices that are done where nobody needs them.
+//! Of a directory that is not complete, no part of the logs has all, or another part has something that belongs to it. So it is open, and so are
+//! the directories above it. The first rank gets all facts about open directories that matter, from each log, so it finds what it would find in
+//! the logs themselves. A directory above may have names left that are complete directories: what says that they are complete comes, too.
+//! Failures, marks of their own, and names of slices that are done and that nobody needs stay behind.
 
 use atta_code::{Code, encode_bytes};
 

@@ -1,8 +1,6 @@
 //! The logs of a job, read by several ranks, each some of them. It sends no messages.
 
-use std::cmp::Reverse;
-
-use atta_ledger::{Broken, Extent, LogName, SomeLogs, extents};
+use atta_ledger::{Broken, Extent, LogName, SomeLogs, deal, extents};
 
 use super::error::BadLog;
 use super::job::{EarlierLog, LoggedJob};
@@ -21,18 +19,7 @@ impl LoggedJob {
             let bytes = extent.until.map_or_else(|| self.bytes_of(extent.log), Ok)?;
             sized.push((bytes, extent));
         }
-        sized.sort_by_key(|(bytes, _)| Reverse(*bytes));
-        let mut hands = vec![(0_u64, Vec::new()); ranks];
-        for (bytes, extent) in sized {
-            if let Some((held, extents)) = hands.iter_mut().min_by_key(|(held, _)| *held) {
-                *held += bytes;
-                extents.push(extent);
-            }
-        }
-        for (_, extents) in &mut hands {
-            extents.sort_by_key(|extent: &Extent| extent.log);
-        }
-        Ok(Some(hands.into_iter().map(|(_, extents)| extents).collect()))
+        Ok(Some(deal(sized, ranks)))
     }
 
     /// The names of the logs of earlier runs, in order.

@@ -1,10 +1,9 @@
 //! Logs that several ranks read together, each some of them. It sends no messages: all ranks are in one process.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use atta_engine::Random;
-use atta_ledger::{Extent, Fold, LogName, PartRead, Record, Selected, SomeLogs, extents};
+use atta_ledger::{Extent, Fold, LogName, PartRead, Selected, SomeLogs, deal, extents};
 
 use super::Log;
 
@@ -50,21 +49,11 @@ pub(super) fn deal_by_size<'l>(
     logs: &'l BTreeMap<LogName, Log>,
     ranks: usize,
 ) -> Result<Option<Dealt<'l>>, String> {
-    let Some(mut extents) = extents_of(fold, logs)? else { return Ok(None) };
+    let Some(extents) = extents_of(fold, logs)? else { return Ok(None) };
     let bytes = |extent: &Extent| logs[&extent.log].bytes.as_slice();
-    extents.sort_by_key(|extent| Reverse(bytes(extent).len()));
-    let mut held: BTreeMap<(usize, usize), Vec<_>> = (0..ranks).map(|rank| ((0, rank), Vec::new())).collect();
-    for extent in extents {
-        if let Some(((size, rank), mut hand)) = held.pop_first() {
-            hand.push((extent, bytes(&extent)));
-            held.insert((size + bytes(&extent).len(), rank), hand);
-        }
-    }
-    let sorted = held.into_values().map(|mut hand| {
-        hand.sort_by_key(|(extent, _)| extent.log);
-        hand
-    });
-    Ok(Some(sorted.collect()))
+    let sized = extents.into_iter().map(|extent| (bytes(&extent).len() as u64, extent)).collect();
+    let with_bytes = |share: Vec<Extent>| share.into_iter().map(|extent| (extent, bytes(&extent))).collect();
+    Ok(Some(deal(sized, ranks).into_iter().map(with_bytes).collect()))
 }
 
 fn extents_of(fold: &Fold, logs: &BTreeMap<LogName, Log>) -> Result<Option<Vec<Extent>>, String> {
@@ -112,11 +101,4 @@ pub(super) fn select(
     }
     together.selected_of_all = selected.bytes();
     Ok(Some((selected, counted, together)))
-}
-
-/// What the first frame of a run says after that of logs.
-pub(super) fn cuts(logs: &BTreeMap<LogName, Log>, counted: &[(LogName, u64)]) -> Vec<Record<'static>> {
-    let mut all: BTreeMap<_, _> = logs.keys().map(|name| (*name, 0)).collect();
-    all.extend(counted.iter().copied());
-    all.into_iter().map(|(log, bytes)| Record::Cut { log, bytes }).collect()
 }
