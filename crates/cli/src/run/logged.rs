@@ -225,8 +225,8 @@ impl<'j, R: SliceResults> EarlierRuns<'j, R> {
             LogsOf::All(logs) => {
                 journal.void(logs, gone).map_err(|refused| unusable(BadLog::from(refused).to_string()))
             }
-            // They are read together where nothing is looked for that is gone.
-            LogsOf::FromAll(_) => Ok(false),
+            // They are read together only where nothing is looked for that is gone.
+            LogsOf::FromAll(_) => Err(failed("logs that all ranks have read cannot be voided".to_owned())),
         }
     }
 
