@@ -137,7 +137,7 @@ fn prepare<'a>(arguments: &SumArguments, session: &Session<'_>) -> Result<Prepar
 /// Begins the job of a run that writes a catalog, or goes on with it.
 fn begun(arguments: &SumArguments, roots: &[Vec<u8>], session: &Session<'_>) -> Result<WithJob, Refused> {
     let Some(output) = &arguments.output else { return Ok(WithJob::default()) };
-    let (restarts, deaths) = (arguments.restart, arguments.deaths);
+    let (restarts, deaths) = (arguments.restart, arguments.deaths.clone());
     let asked = Asked { restarts, deaths, agrees: arguments.agrees(), roots: roots.to_vec() };
     let has_job = !arguments.lacks_job() && session.runs_tasks();
     beside::begin((output, "atta sum"), has_job.then_some(asked), arguments.report.kept())

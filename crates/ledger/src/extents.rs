@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use crate::cuts::{Cuts, Refused, cuts_of};
-use crate::fold::{FrameAt, Logs};
+use crate::fold::{FrameAt, Logs, Selected};
 use crate::id::Key;
 use crate::log::{Broken, LogBytes, LogName, first_frame, read};
 use crate::record::Record;
@@ -78,12 +78,27 @@ fn newest<L: LogBytes>(
     Ok(None)
 }
 
-/// Deals logs out to so many ranks, at least one: about as many bytes to each. `logs`: each with the bytes that are read of it. The logs of a rank are in
-/// order.
+/// What is left to read, if an earlier view has read some of the logs, and this much of each counted. None: other bytes of them count now.
 #[must_use]
-pub fn deal(mut logs: Vec<(u64, Extent)>, ranks: usize) -> Vec<Vec<Extent>> {
+pub fn unread(extents: &[Extent], counted: &[(LogName, u64)]) -> Option<Vec<Extent>> {
+    let counted = counted.iter().copied().filter(|(_, bytes)| *bytes > 0).collect::<HashMap<_, _>>();
+    // Logs of the newest run count to their ends.
+    let is_older = |extent: &Extent| extent.until.is_some();
+    let older = extents.iter().filter(|extent| is_older(extent)).count();
+    let fits = |extent: &Extent| extent.until == counted.get(&extent.log).copied();
+    if older != counted.len() || !extents.iter().all(fits) {
+        return None;
+    }
+    Some(extents.iter().filter(|extent| !is_older(extent)).copied().collect())
+}
+
+/// Deals logs out to so many ranks, at least one: about as many bytes to each. `logs`: each with the bytes that are read of it; `held`: bytes that the
+/// first rank reads beside its logs. The logs of a rank are in order.
+#[must_use]
+pub fn deal(mut logs: Vec<(u64, Extent)>, ranks: usize, held: u64) -> Vec<Vec<Extent>> {
     logs.sort_by_key(|(bytes, extent)| (Reverse(*bytes), extent.log));
     let mut shares = vec![(0, Vec::new()); ranks.max(1)];
+    shares[0].0 = held;
     for (bytes, extent) in logs {
         if let Some((held, share)) = shares.iter_mut().min_by_key(|(held, _)| *held) {
             *held += bytes;
@@ -109,6 +124,8 @@ pub fn cuts(logs: impl Iterator<Item = LogName>, counted: &[(LogName, u64)]) -> 
 #[derive(Debug)]
 pub struct SomeLogs<'k, L> {
     key: &'k Key,
+    /// What an earlier view has selected of older logs.
+    before: Selected,
     logs: Vec<(Extent, L)>,
 }
 
@@ -116,10 +133,16 @@ impl<'k, L: LogBytes> SomeLogs<'k, L> {
     /// These logs, in the order of their names.
     #[must_use]
     pub fn new(key: &'k Key, logs: Vec<(Extent, L)>) -> Self {
-        Self { key, logs }
+        Self { key, before: Selected::default(), logs }
     }
 
-    /// How much counts of each, once they were read.
+    /// These after older logs, of which an earlier view has selected this.
+    #[must_use]
+    pub fn after(self, before: Selected) -> Self {
+        Self { before, ..self }
+    }
+
+    /// How much counts of each, once they were read; without older ones.
     pub fn counted(&self) -> impl Iterator<Item = (LogName, u64)> + '_ {
         self.logs.iter().map(|(extent, _)| (extent.log, extent.until.unwrap_or_default()))
     }
@@ -129,6 +152,7 @@ impl<L: LogBytes> Logs for SomeLogs<'_, L> {
     type Error = Refused<L::Error>;
 
     fn each(&mut self, each: &mut dyn FnMut(FrameAt, &[u8]) -> bool) -> Result<(), Self::Error> {
+        self.before.each(each).map_err(Refused::invalid)?;
         for (Extent { log: name, until }, log) in &mut self.logs {
             let with_place =
                 &mut |offset, frame: &[u8]| each(FrameAt { log: *name, offset, voided_by: None }, frame);
@@ -169,9 +193,24 @@ mod tests {
         let extent = |rank| Extent { log: name(1, rank), until: None };
         let sized = [(1, 0), (5, 1), (3, 2), (2, 3), (9, 4)].map(|(bytes, rank)| (bytes, extent(rank)));
         let ranks = |share: &Vec<Extent>| share.iter().map(|extent| extent.log.rank).collect();
-        let dealt: Vec<Vec<_>> = deal(sized.to_vec(), 2).iter().map(ranks).collect();
+        let dealt: Vec<Vec<_>> = deal(sized.to_vec(), 2, 0).iter().map(ranks).collect();
         assert_eq!(dealt, [vec![0, 4], vec![1, 2, 3]]);
-        assert_eq!(deal(vec![(7, extent(0))], 3).iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 0]);
+        let counts = |held| deal(vec![(7, extent(0))], 3, held).iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!((counts(0), counts(1)), (vec![1, 0, 0], vec![0, 1, 0]));
+    }
+
+    #[test]
+    fn what_was_read_before_is_not_read_again() {
+        let extent = |log, until| Extent { log, until };
+        let newer = [extent(name(2, 0), None), extent(name(2, 1), None)];
+        let all = [&[extent(name(1, 0), Some(9)), extent(name(1, 1), Some(5))], &newer[..]].concat();
+        let before = [(name(1, 0), 9), (name(1, 1), 5), (name(1, 2), 0)];
+        assert_eq!(unread(&all, &before), Some(newer.to_vec()));
+        // One log was not read; one counts more than was read, or nothing, or is of the newest run.
+        assert_eq!(unread(&all, &before[..1]), None);
+        assert_eq!(unread(&all, &[(name(1, 0), 9), (name(1, 1), 4)]), None);
+        assert_eq!(unread(&all[1..], &before), None);
+        assert_eq!(unread(&all, &[&before[..], &[(name(2, 0), 7)]].concat()), None);
     }
 
     #[test]

@@ -33,7 +33,7 @@ mod void;
 mod fuzz;
 
 pub use cuts::{JobLogs, Refused};
-pub use extents::{Extent, SomeLogs, cuts, deal, extents};
+pub use extents::{Extent, SomeLogs, cuts, deal, extents, unread};
 pub use fold::{Fold, FrameAt, Item, Left, Logs, Open, PartRead, Selected, Stage};
 pub use frame::{FRAME_MAX, Frame, frame, frame_into, sections};
 pub use id::{Id, Key};

@@ -142,7 +142,7 @@ impl Asking<'_> {
     fn asked(&self, is: TargetIs, restarts: bool) -> Result<Asked, Refused> {
         let mut agrees = self.arguments.agrees();
         agrees.push(job::describe_target(self.target, is)?);
-        let deaths = self.arguments.deaths;
+        let deaths = self.arguments.deaths.clone();
         Ok(Asked { restarts, deaths, agrees, roots: self.sources.clone() })
     }
 

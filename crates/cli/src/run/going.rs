@@ -16,6 +16,7 @@ use super::history::{self, End};
 use super::logged::RunOfJob;
 use super::messages::{complain, exit};
 use super::session::Given;
+use super::together::ReadBefore;
 
 /// How long to wait for the locks of a rank that has died: its process may not have gone yet.
 const LOCKS_WITHIN: Duration = Duration::from_secs(60);
@@ -41,9 +42,10 @@ atta_entry::record!(Going { directory, number, since });
 impl Going {
     /// The arguments of the command that goes on with it. What it has done is not looked at again, since that was moments ago, unless an
     /// earlier launch has left the job.
-    pub(crate) fn resumed<A: Resumes>(&self, arguments: &A) -> A {
+    /// `read`: what earlier views have read of its logs.
+    pub(crate) fn resumed<A: Resumes>(&self, arguments: &A, read: &ReadBefore) -> A {
         let mut arguments = arguments.clone();
-        let deaths = Deaths::since(self.since);
+        let deaths = Deaths::since(self.since, read.clone());
         arguments.resume(PathBuf::from(OsString::from_vec(self.directory.clone())), deaths);
         arguments
     }

@@ -175,7 +175,7 @@ pub(crate) fn begin_own(place: &JobPlace, asked: Asked, summary: Kept) -> Result
 
 fn open(place: &JobPlace, asked: Asked, summary: Kept) -> Result<Job, Refused> {
     let begin = if asked.restarts { LoggedJob::begin_anew } else { LoggedJob::begin };
-    let deaths = asked.deaths;
+    let deaths = asked.deaths.clone();
     let (request, has_all_roots) = asked.request()?;
     match begin(place, &request) {
         Ok(logged) => {

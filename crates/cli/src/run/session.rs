@@ -16,6 +16,7 @@ use super::printing::Printing;
 use super::refused::Refused;
 use super::signals::Signals;
 use super::stalls::Stalls;
+use super::together::ReadBefore;
 use crate::output;
 use crate::schedule::RankArguments;
 
@@ -43,9 +44,10 @@ pub(crate) fn run<A: Resumes>(
     arguments: &A,
     part: impl Fn(&A, &mut Session<'_>) -> Result<u8, RankError>,
 ) -> u8 {
+    let read = ReadBefore::default();
     let part = |session: &mut Session<'_>, job: Option<&Going>| match job {
         None => part(arguments, session),
-        Some(job) => part(&job.resumed(arguments), session),
+        Some(job) => part(&job.resumed(arguments, &read), session),
     };
     let Some(launcher) = given.launcher else {
         if let Err(refused) = outcome::check().and_then(|()| given.printing.open()) {

@@ -7,11 +7,16 @@
 //!   first rank   what is open for any rank                   broadcast
 //!   each rank    reads its logs again: what they say of it   to the first rank, merged on the way
 //! ```
+//!
+//! The first rank keeps what it got. When ranks die again, it takes the place of the logs of all views before the last one, so the ranks read only the logs
+//! of that view.
 
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use atta_ledger::{Extent, Fold, Key, LogName, Open, PartRead, Record, Selected};
-use atta_ops::resume::{JobPlace, LoggedJob};
+use atta_entry::Code as _;
+use atta_ledger::{Extent, Fold, Key, LogName, Open, PartRead, Record, Selected, SomeLogs};
+use atta_ops::resume::{EarlierLog, JobPlace, LoggedJob};
 use atta_ops::walk::SliceResults;
 use atta_runtime::{RankError, Session};
 
@@ -22,6 +27,8 @@ use super::logged::RunOfJob;
 const MESSAGE_MOST: usize = 1 << 30;
 /// Bytes of an open directory in memory.
 const OPEN_BYTES: usize = 40;
+/// What is kept for the next view takes at most one of so many parts of the memory.
+const KEPT_PART: usize = 8;
 /// Counts take fewer bytes in a frame. What is more grows with what was found.
 const COUNTS_BYTES: usize = 16 << 10;
 
@@ -81,22 +88,64 @@ impl<R: SliceResults> FromAll<R> {
     }
 }
 
+/// What the first rank of a view has read, for the first rank of the next one if that is the same: encoded.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReadBefore(Arc<Mutex<Vec<u8>>>);
+
+impl ReadBefore {
+    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get<R: SliceResults>(&self) -> FromAll<R> {
+        FromAll::decode_all(&self.lock()).unwrap_or_default()
+    }
+
+    /// Keeps it, or nothing if it has too many bytes: it stays in memory until ranks die again.
+    fn keep<R: SliceResults>(&self, found: &FromAll<R>, reading: Reading) {
+        let has_room = found.bytes() <= reading.memory() / KEPT_PART;
+        *self.lock() = if has_room { found.encoded() } else { Vec::new() };
+    }
+}
+
+/// What the first rank begins with.
+struct Begun<R> {
+    /// The logs of each rank.
+    dealt: Dealt,
+    /// What it has read before.
+    before: FromAll<R>,
+}
+
+impl<R: SliceResults> Begun<R> {
+    /// None: the first rank must read all logs.
+    fn of(logged: &LoggedJob, ranks: usize, before: FromAll<R>) -> Option<Self> {
+        let extents = logged.extents().ok()??;
+        let (before, extents) = match atta_ledger::unread(&extents, &before.counted) {
+            Some(rest) => (before, rest),
+            None => (FromAll::default(), extents),
+        };
+        let dealt = logged.deal(extents, ranks, before.bytes() as u64).ok()?;
+        Some(Self { dealt, before })
+    }
+}
+
 /// On the first rank: what the logs of this job say. None: it must read them itself.
 pub(crate) fn first<R: SliceResults>(
     job: &Job,
     reading: Reading,
     session: &mut Session<'_>,
 ) -> Result<Option<FromAll<R>>, RankError> {
-    let of_job = RunOfJob::of(job);
+    let (of_job, kept) = (RunOfJob::of(job), job.deaths.read_before());
     if !of_job.is_read_together() {
         return Ok(None);
     }
     let ranks = session.seat().ranks as usize;
-    let dealt = session.beside(|| {
-        let logged = job.running.begin().ok()?;
-        logged.deal(ranks).ok()?
-    })?;
-    take_part((job.running.place().path(), of_job), reading, (Some(dealt), session))
+    let begun = session.beside(|| Begun::of(job.running.begin().ok()?, ranks, kept.get()))?;
+    let found = take_part((job.running.place().path(), of_job), reading, (Some(begun), session))?;
+    if let Some(found) = &found {
+        kept.keep(found, reading);
+    }
+    Ok(found)
 }
 
 /// The part of any other rank. `path`: the directory of the job.
@@ -111,14 +160,20 @@ pub(crate) fn other<R: SliceResults>(
     Ok(())
 }
 
-/// The logs of each rank. None: the first rank reads all.
-type Dealt = Option<Vec<Vec<Extent>>>;
+/// The logs of each rank.
+type Dealt = Vec<Vec<Extent>>;
 
+/// `begun`: on the first rank; none within: it reads all.
 fn take_part<R: SliceResults>(
     (path, of_job): (&Path, RunOfJob),
     reading: Reading,
-    (dealt, session): (Option<Dealt>, &mut Session<'_>),
+    (begun, session): (Option<Option<Begun<R>>>, &mut Session<'_>),
 ) -> Result<Option<FromAll<R>>, RankError> {
+    let (dealt, before) = match begun {
+        Some(Some(Begun { dealt, before })) => (Some(Some(dealt)), before),
+        Some(None) => (Some(None), FromAll::default()),
+        None => (None, FromAll::default()),
+    };
     let Some(dealt) = session.broadcast(dealt)? else { return Ok(None) };
     let rank = session.seat().rank as usize;
     let share = Share {
@@ -126,7 +181,7 @@ fn take_part<R: SliceResults>(
         extents: dealt.get(rank).map(Vec::as_slice).unwrap_or_default(),
         reading,
     };
-    let read = session.beside(|| share.read(Key::of_job(&of_job.number())))?;
+    let read = session.beside(|| share.read(Key::of_job(&of_job.number()), before))?;
     let (read, own) = read.unzip();
     let mut open = session.reduce(own, |open, other| {
         merge(open, other, Open::merge);
@@ -136,7 +191,7 @@ fn take_part<R: SliceResults>(
         open.settle();
     }
     let Some(open) = session.broadcast(open)? else { return Ok(None) };
-    let found = session.beside(|| share.select(&read?, &open))?;
+    let found = session.beside(|| share.select(read?, &open))?;
     let found = session.reduce(found, |found, other| {
         merge(found, other, FromAll::merge);
         // All of it is in the memory of the first rank in the end.
@@ -162,40 +217,40 @@ struct Share<'d> {
 }
 
 /// Logs that were read once.
-struct ReadOnce {
+struct ReadOnce<'d, R> {
     part: PartRead,
-    counted: Vec<(LogName, u64)>,
+    logs: SomeLogs<'d, EarlierLog<'d>>,
+    /// The results of what was read before, and how much of each log counted.
+    before: FromAll<R>,
 }
 
 impl Share<'_> {
-    fn read(&self, key: Key) -> Option<(ReadOnce, Open)> {
+    /// `before`: what this rank has read before.
+    fn read<R: SliceResults>(&self, key: Key, mut before: FromAll<R>) -> Option<(ReadOnce<'_, R>, Open)> {
         let fold = Fold { key, closes: self.reading.closes, memory: self.reading.memory() };
         let job = self.job.as_ref()?;
-        let mut logs = job.some(self.extents);
+        let mut logs = job.some(self.extents).after(std::mem::take(&mut before.selected));
         let mut part = PartRead::read(&fold, &mut logs).ok()??;
-        let counted: Vec<_> = logs.counted().collect();
-        for (log, _) in counted.iter().filter(|(_, bytes)| *bytes > 0) {
-            job.sync(*log).ok()?;
+        for (log, _) in logs.counted().filter(|(_, bytes)| *bytes > 0) {
+            job.sync(log).ok()?;
         }
         let open = part.take_open();
-        self.reading.has_room(&open).then_some((ReadOnce { part, counted }, open))
+        self.reading.has_room(&open).then_some((ReadOnce { part, logs, before }, open))
     }
 
-    fn select<R: SliceResults>(&self, read: &ReadOnce, open: &Open) -> Option<FromAll<R>> {
-        let until = read.counted.iter().map(|(log, bytes)| Extent { log: *log, until: Some(*bytes) });
-        let mut logs = self.job.as_ref()?.some(&until.collect::<Vec<_>>());
-        let (mut results, mut are_valid, mut grown) = (R::default(), true, 0_usize);
-        let most = self.reading.most();
-        let selected = read.part.select((&mut logs, open), most, &mut |bytes| {
+    fn select<R: SliceResults>(&self, read: ReadOnce<'_, R>, open: &Open) -> Option<FromAll<R>> {
+        let ReadOnce { part, mut logs, before: mut found } = read;
+        let (mut are_valid, mut grown, most) = (true, 0_usize, self.reading.most());
+        let selected = part.select((&mut logs, open), most, &mut |bytes| {
             grown += bytes.len().saturating_sub(COUNTS_BYTES);
             match R::decode_all(bytes).filter(|_| grown <= most) {
-                Some(more) => results.add(&more),
+                Some(more) => found.results.add(&more),
                 None => are_valid = false,
             }
         });
-        let selected = selected.ok()??;
-        let result_bytes = results.encoded().len();
-        let found = FromAll { selected, results, result_bytes, counted: read.counted.clone() };
+        found.selected = selected.ok()??;
+        found.result_bytes = found.results.encoded().len();
+        found.counted.extend(logs.counted());
         (are_valid && found.bytes() <= most).then_some(found)
     }
 }
@@ -250,8 +305,12 @@ mod tests {
         LoggedJob::resume(&JobPlace::from(path.as_path())).unwrap()
     }
 
-    /// What the first rank gets. `memory_bytes`: of each rank.
-    fn read(job: &LoggedJob, paths: [&Path; RANKS], memory_bytes: u64) -> Option<FromAll<u64>> {
+    /// What the first rank gets, which has read this before. `memory_bytes`: of each rank.
+    fn read(
+        (job, kept): (&LoggedJob, &ReadBefore),
+        paths: [&Path; RANKS],
+        memory_bytes: u64,
+    ) -> Option<FromAll<u64>> {
         let of_job = RunOfJob::decode_all(&(job.number(), 2_u32, None::<u32>, true).encoded()).unwrap();
         let reading = Reading { memory_bytes, closes: false };
         std::thread::scope(|scope| {
@@ -260,11 +319,11 @@ mod tests {
                 .zip(paths)
                 .enumerate()
                 .map(|(rank, (mut endpoint, path))| {
-                    let dealt = (rank == 0).then(|| job.deal(RANKS).unwrap());
+                    let begun = (rank == 0).then(|| Begun::of(job, RANKS, kept.get()));
                     scope.spawn(move || {
                         let joined = Session::join(&mut endpoint, "test", Stop::new(), Limits::default());
                         let mut session = joined.unwrap().unwrap();
-                        let found = take_part::<u64>((path, of_job), reading, (dealt, &mut session)).unwrap();
+                        let found = take_part::<u64>((path, of_job), reading, (begun, &mut session)).unwrap();
                         session.close((), |(), ()| ()).unwrap();
                         found
                     })
@@ -282,7 +341,7 @@ mod tests {
         let scratch = Scratch::new("together").unwrap();
         let job = job(&scratch);
         let path = scratch.join("job");
-        let mut found = read(&job, [&path; RANKS], 1 << 20).expect("all have read");
+        let mut found = read((&job, &ReadBefore::default()), [&path; RANKS], 1 << 20).expect("all have read");
         let mut earlier = job.earlier().unwrap();
         assert_eq!(found.results, 7);
         assert_eq!(found.cuts(job.log_names()), earlier.cuts().collect::<Vec<_>>());
@@ -297,7 +356,38 @@ mod tests {
         let scratch = Scratch::new("together-not").unwrap();
         let job = job(&scratch);
         let (path, none) = (scratch.join("job"), scratch.join("none"));
-        assert_eq!(read(&job, [&path, &none, &path], 1 << 20), None);
-        assert_eq!(read(&job, [&path; RANKS], 16), None);
+        let kept = ReadBefore::default();
+        assert_eq!(read((&job, &kept), [&path, &none, &path], 1 << 20), None);
+        assert_eq!(read((&job, &kept), [&path; RANKS], 16), None);
+    }
+
+    /// A later run is done with one more directory, and the older logs are damaged meanwhile, so that whoever reads them finds out.
+    #[test]
+    fn logs_are_not_read_twice_by_a_launch() {
+        let scratch = Scratch::new("together-kept").unwrap();
+        let first = job(&scratch);
+        let (path, kept) = (scratch.join("job"), ReadBefore::default());
+        let found = read((&first, &kept), [&path; RANKS], 1 << 20).expect("all have read");
+        kept.keep(&found, Reading { memory_bytes: 1 << 20, closes: false });
+        let (mut cuts, name) = (Records::default(), LogName { run: 2, rank: 0, part: 0 });
+        found.cuts(first.log_names()).iter().for_each(|cut| cuts.add(cut));
+        cuts.add(&Record::Results(&8_u64.encoded()));
+        let mut done = Records::default();
+        done.add_fact(At { root: 0, path: b"b" }, &Fact::Done { slice: None, seen: None });
+        let head = Frame { offset: 0, sequence: 0, synced: 0 };
+        let newer = frame(&first.key(), name, head, &[cuts.take(), done.take()]).unwrap();
+        std::fs::write(path.join("2.0"), newer).unwrap();
+        drop(first);
+        let second = LoggedJob::resume(&JobPlace::from(path.as_path())).unwrap();
+        let mut whole = second.earlier().unwrap();
+        let (expected, cuts) = (left(second.key(), &mut whole), whole.cuts().collect::<Vec<_>>());
+        for rank in 0..RANKS {
+            let log = path.join(format!("1.{rank}"));
+            std::fs::write(&log, vec![1; std::fs::metadata(&log).unwrap().len() as usize]).unwrap();
+        }
+        assert_eq!(read((&second, &ReadBefore::default()), [&path; RANKS], 1 << 20), None);
+        let mut found = read((&second, &kept), [&path; RANKS], 1 << 20).expect("all have read");
+        assert_eq!((found.results, found.cuts(second.log_names())), (15, cuts));
+        assert_eq!(left(second.key(), &mut found.selected), expected);
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn begun(
 ) -> Result<WithJob, Refused> {
     let restarts = arguments.restart;
     let kept = if arguments.row_format().is_some() { Kept::BesideRows } else { arguments.report.kept() };
-    let deaths = arguments.deaths;
+    let deaths = arguments.deaths.clone();
     let mut asked = Asked { restarts, deaths, agrees: arguments.agrees(), roots };
     match (&arguments.job, &arguments.output) {
         // `atta resume` names the directory as well.

@@ -165,7 +165,7 @@ fn beside_catalog(
     session: &Session<'_>,
 ) -> Result<WithJob, Refused> {
     let (agrees, roots) = (arguments.agrees(), root_paths(&arguments.paths));
-    let (restarts, deaths) = (arguments.restart, arguments.deaths);
+    let (restarts, deaths) = (arguments.restart, arguments.deaths.clone());
     let asked = Asked { restarts, deaths, agrees, roots };
     let has_job = !arguments.lacks_job() && session.runs_tasks();
     beside::begin((output, "atta walk"), has_job.then_some(asked), arguments.report.kept())
@@ -185,7 +185,7 @@ fn in_directory(arguments: &WalkArguments, directory: &Path, session: &Session<'
         let what = format!("a walk with {option} takes each PATH once: {root} is number {number}, too");
         return Err(Refused::usage(what, "leave it out"));
     }
-    let (restarts, deaths) = (arguments.restart, arguments.deaths);
+    let (restarts, deaths) = (arguments.restart, arguments.deaths.clone());
     let asked = Asked { restarts, deaths, agrees: arguments.agrees(), roots };
     let begin = if is_own { job::begin_own } else { job::begin };
     begin(&JobPlace::from(directory), asked, arguments.report.kept())

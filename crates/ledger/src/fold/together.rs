@@ -319,7 +319,7 @@ mod tests {
     use crate::fold::Left;
     use crate::frame::{Frame, frame};
     use crate::record::At;
-    use crate::{JobLogs, SliceNumber, SomeLogs, extents};
+    use crate::{JobLogs, SliceNumber, SomeLogs, extents, unread};
 
     const PATHS: [&[u8]; 7] = [b"", b"a", b"b", b"a/a", b"a/b", b"a/b/a", b"b/a"];
 
@@ -387,6 +387,92 @@ mod tests {
         left
     }
 
+    /// What an earlier view has read: what it has selected, and how much of each log counted.
+    type Before = (Selected, Vec<(LogName, u64)>);
+
+    type Stored = Vec<(LogName, Vec<u8>)>;
+
+    /// Reads logs as three ranks do it. Returns what the first one gets, what is open, and how many results there are.
+    fn read_together(
+        fold: &Fold,
+        (before, logs): (Before, &Stored),
+        owners: &[usize],
+    ) -> (Before, Open, usize) {
+        let (key, of_logs) = (fold.key, logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())));
+        let extents = extents(&key, of_logs.collect()).unwrap().unwrap();
+        let extents = match before.1.as_slice() {
+            [] => extents,
+            counted => unread(&extents, counted).expect("the same bytes count"),
+        };
+        let mut parts: [Vec<_>; 3] = Default::default();
+        for (extent, owner) in extents.into_iter().zip(owners) {
+            let (_, bytes) = logs.iter().find(|(name, _)| *name == extent.log).unwrap();
+            parts[*owner].push((extent, bytes.as_slice()));
+        }
+        let (mut selected, mut counted) = before;
+        let mut open = Open::default();
+        let read: Vec<_> = parts
+            .into_iter()
+            .map(|part| {
+                // The first rank has what was selected before.
+                let mut logs = SomeLogs::new(&key, part).after(std::mem::take(&mut selected));
+                let mut read = PartRead::read(fold, &mut logs).unwrap().unwrap();
+                open.merge(read.take_open());
+                (logs, read)
+            })
+            .collect();
+        open.settle();
+        let mut results = 0;
+        for (mut logs, read) in read {
+            let more = read.select((&mut logs, &open), 1 << 20, &mut |_| results += 1).unwrap();
+            selected.merge(more.unwrap());
+            counted.extend(logs.counted());
+        }
+        ((selected, counted), open, results)
+    }
+
+    /// The directories that are known from facts: those that they are about, all above them, and those that were found.
+    fn known<'f>(facts: impl Iterator<Item = &'f (usize, u8, u8)>) -> BTreeSet<Vec<u8>> {
+        let mut known = BTreeSet::new();
+        for (path, kind, number) in facts {
+            let (path, fact) = (PATHS[*path], fact(*kind, *number));
+            if !matches!(fact, Fact::Chunk { .. } | Fact::Closed | Fact::Failed { .. }) {
+                known.extend(way(path).map(<[u8]>::to_vec));
+            }
+            if let Fact::Found { name, .. } = fact {
+                known.insert(if path.is_empty() { name.to_vec() } else { [path, name].join(&b"/"[..]) });
+            }
+        }
+        known
+    }
+
+    /// A directory and those above it. Names have one byte.
+    fn way(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+        [0, 1, 3, 5].into_iter().filter_map(|end| path.get(..end))
+    }
+
+    /// Nobody works in a directory, or finds one below it, that older logs say is complete; one that is done is only closed; and chunks are copied in
+    /// directories that some log knows. Leaves out other facts of this run.
+    fn leave_out_complete(logs: &mut BTreeMap<(u32, u32), Facts>, run: u32, (key, open): (&Key, &Open)) {
+        let older = known(logs.range(..(run, 0)).flat_map(|(_, facts)| facts));
+        let open: BTreeMap<_, _> = open.directories.iter().map(|(id, open)| (*id, open.flags)).collect();
+        let flags = |path: &[u8]| open.get(&key.of_path(0, path));
+        for (_, facts) in logs.range_mut((run, 0)..) {
+            facts.retain(|(path, kind, number)| {
+                let (path, fact) = (PATHS[*path], fact(*kind, *number));
+                let is_done = flags(path).is_some_and(|flags| flags & (READ | SLICES_LEFT) == READ);
+                (!is_done || fact == Fact::Closed)
+                    && way(path).all(|above| !older.contains(above) || flags(above).is_some())
+            });
+        }
+        let known = known(logs.range(..(run + 1, 0)).flat_map(|(_, facts)| facts));
+        for (_, facts) in logs.range_mut((run, 0)..(run + 1, 0)) {
+            facts.retain(|(path, kind, number)| {
+                known.contains(PATHS[*path]) || !matches!(fact(*kind, *number), Fact::Chunk { .. })
+            });
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
@@ -394,30 +480,36 @@ mod tests {
         fn several_ranks_find_what_one_finds(logs in logs(), owners in vec(0..3_usize, 12), closes: bool) {
             let key = Key::of_job(&[5; 16]);
             let logs = on_storage(&key, &logs, closes);
-            let bytes = || logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+            let bytes = logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
             let fold = Fold { key, closes, memory: 1 << 20 };
-            let expected = left_of(&fold, &mut JobLogs::find(&key, bytes()).unwrap());
-            let mut parts: [Vec<_>; 3] = Default::default();
-            let extents = extents(&key, bytes()).unwrap().unwrap();
-            for (extent, owner) in extents.into_iter().zip(owners) {
-                let (_, bytes) = logs.iter().find(|(name, _)| *name == extent.log).unwrap();
-                parts[owner].push((extent, bytes.as_slice()));
-            }
-            let mut open = Open::default();
-            let read: Vec<_> = parts.into_iter().map(|part| {
-                let mut logs = SomeLogs::new(&key, part);
-                let mut read = PartRead::read(&fold, &mut logs).unwrap().unwrap();
-                open.merge(read.take_open());
-                (logs, read)
-            }).collect();
-            open.settle();
-            let (mut selected, mut results) = (Selected::default(), 0);
-            for (mut logs, read) in read {
-                let more = read.select((&mut logs, &open), 1 << 20, &mut |_| results += 1).unwrap();
-                selected.merge(more.unwrap());
-            }
+            let expected = left_of(&fold, &mut JobLogs::find(&key, bytes).unwrap());
+            let ((mut selected, _), _, results) = read_together(&fold, (Before::default(), &logs), &owners);
             prop_assert_eq!(results, logs.len());
             prop_assert_eq!(left_of(&fold, &mut selected), expected);
+        }
+
+        /// After each run the ranks that are left read what is new, and the first one has what it got before.
+        #[test]
+        fn what_was_read_before_stands_for_logs(
+            mut logs in logs(),
+            owners in vec(0..3_usize, 12),
+            closes: bool,
+        ) {
+            let key = Key::of_job(&[5; 16]);
+            let fold = Fold { key, closes, memory: 1 << 20 };
+            let (mut before, mut open) = (Before::default(), Open::default());
+            for run in 1..4 {
+                leave_out_complete(&mut logs, run, (&key, &open));
+                let so_far = logs.range(..(run + 1, 0)).map(|(name, facts)| (*name, facts.clone())).collect();
+                let stored = on_storage(&key, &so_far, closes);
+                if stored.last().is_none_or(|(log, _)| log.run < run) {
+                    continue;
+                }
+                let bytes = stored.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+                let expected = left_of(&fold, &mut JobLogs::find(&key, bytes).unwrap());
+                (before, open, _) = read_together(&fold, (before, &stored), &owners);
+                prop_assert_eq!(left_of(&fold, &mut before.0), expected, "run {}", run);
+            }
         }
     }
 

@@ -6,20 +6,26 @@ use super::error::BadLog;
 use super::job::{EarlierLog, LoggedJob};
 
 impl LoggedJob {
-    /// Deals the logs of earlier runs out to so many ranks, about as many bytes to each. None: they must be read at once
-    /// ([`earlier`](Self::earlier)).
+    /// How far each log of earlier runs counts. None: they must be read at once ([`earlier`](Self::earlier)).
     ///
     /// # Errors
     /// A log is refused, or cannot be read.
-    pub fn deal(&self, ranks: usize) -> Result<Option<Vec<Vec<Extent>>>, BadLog> {
+    pub fn extents(&self) -> Result<Option<Vec<Extent>>, BadLog> {
         let logs = self.logs.iter().map(|name| (*name, self.log(*name))).collect();
-        let Some(extents) = extents(&self.key(), logs)? else { return Ok(None) };
+        Ok(extents(&self.key(), logs)?)
+    }
+
+    /// Deals logs out to so many ranks, about as many bytes to each. `held`: bytes that the first rank reads beside them.
+    ///
+    /// # Errors
+    /// A log cannot be read.
+    pub fn deal(&self, extents: Vec<Extent>, ranks: usize, held: u64) -> Result<Vec<Vec<Extent>>, BadLog> {
         let mut sized = Vec::new();
         for extent in extents {
             let bytes = extent.until.map_or_else(|| self.bytes_of(extent.log), Ok)?;
             sized.push((bytes, extent));
         }
-        Ok(Some(deal(sized, ranks)))
+        Ok(deal(sized, ranks, held))
     }
 
     /// The names of the logs of earlier runs, in order.

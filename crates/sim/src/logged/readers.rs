@@ -53,7 +53,7 @@ pub(super) fn deal_by_size<'l>(
     let bytes = |extent: &Extent| logs[&extent.log].bytes.as_slice();
     let sized = extents.into_iter().map(|extent| (bytes(&extent).len() as u64, extent)).collect();
     let with_bytes = |share: Vec<Extent>| share.into_iter().map(|extent| (extent, bytes(&extent))).collect();
-    Ok(Some(deal(sized, ranks).into_iter().map(with_bytes).collect()))
+    Ok(Some(deal(sized, ranks, 0).into_iter().map(with_bytes).collect()))
 }
 
 fn extents_of(fold: &Fold, logs: &BTreeMap<LogName, Log>) -> Result<Option<Vec<Extent>>, String> {
