@@ -223,6 +223,8 @@ pub(crate) struct Journals {
     pace: Pace,
     /// What the first frame of the next run says, if the logs were read together.
     cuts: Vec<Record<'static>>,
+    /// What was read together in an earlier view, if it was.
+    before: readers::Before,
 }
 
 impl Journals {
@@ -243,6 +245,7 @@ impl Journals {
             fails: false,
             pace: Pace::Random,
             cuts: Vec::new(),
+            before: readers::Before::default(),
         }
     }
 
@@ -324,19 +327,21 @@ impl Journals {
         let mut earlier = Earlier::default();
         let fold = Fold { key: *key, closes: false, memory };
         let ranks = random.below(4) as usize;
-        let dealt = if ranks == 0 { None } else { readers::deal_at_random(&fold, logs, (ranks, random))? };
-        let selected = match dealt {
-            None => None,
-            Some(dealt) => readers::select(&fold, dealt, &mut |bytes| earlier.add_results(bytes))?,
-        };
+        // Now and then another rank is the first one.
+        let before = if random.below(3) == 0 { readers::Before::default() } else { self.before.clone() };
+        let dealt =
+            if ranks == 0 { None } else { readers::deal_at_random(&fold, (logs, before), (ranks, random))? };
+        let found = dealt.map_or(Ok(None), |dealt| readers::select(&fold, dealt))?;
         let each = &mut |left: Left<'_>| earlier.add(key.root(0), &left);
-        match selected {
-            Some((mut selected, counted, _)) => {
-                let found = atta_ledger::cuts(logs.keys().copied(), &counted);
+        match found {
+            Some((before, _)) => {
+                let found = atta_ledger::cuts(logs.keys().copied(), &before.counted);
                 if found != cuts {
                     return Err(format!("cuts {found:?} instead of {cuts:?}"));
                 }
-                fold.run(&mut selected, each).map_err(|log| format!("invalid: {log}"))?;
+                each(Left::Results(&before.results));
+                fold.run(&mut before.selected.clone(), each).map_err(|log| format!("invalid: {log}"))?;
+                self.before = before;
             }
             None => fold.run(&mut counted, each).map_err(|refused| format!("{refused:?}"))?,
         }
@@ -352,12 +357,14 @@ impl Journals {
         let Self { key, logs, .. } = self;
         let fold = Fold { key: *key, closes: false, memory: LARGE_FOLD_BYTES };
         let (mut earlier, too_much) = (Earlier::default(), "too much to be read together");
-        let dealt = readers::deal_by_size(&fold, logs, ranks)?.ok_or(too_much)?;
-        let found = readers::select(&fold, dealt, &mut |bytes| earlier.add_results(bytes))?;
-        let (mut selected, counted, together) = found.ok_or(too_much)?;
+        let before = std::mem::take(&mut self.before);
+        let dealt = readers::deal_by_size(&fold, (logs, before), ranks)?.ok_or(too_much)?;
+        let (before, together) = readers::select(&fold, dealt)?.ok_or(too_much)?;
         let each = &mut |left: Left<'_>| earlier.add(key.root(0), &left);
-        fold.run(&mut selected, each).map_err(|log| format!("invalid: {log}"))?;
-        self.cuts = atta_ledger::cuts(logs.keys().copied(), &counted);
+        each(Left::Results(&before.results));
+        fold.run(&mut before.selected.clone(), each).map_err(|log| format!("invalid: {log}"))?;
+        self.cuts = atta_ledger::cuts(logs.keys().copied(), &before.counted);
+        self.before = before;
         self.earlier = earlier;
         Ok(together)
     }

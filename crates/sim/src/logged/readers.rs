@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use atta_engine::Random;
-use atta_ledger::{Extent, Fold, LogName, PartRead, Selected, SomeLogs, deal, extents};
+use atta_ledger::{Extent, Fold, LogName, PartRead, Selected, SomeLogs, deal, extents, unread};
 
 use super::Log;
 
@@ -22,8 +22,21 @@ pub(crate) struct Together {
     pub(crate) selected_of_all: usize,
 }
 
-/// The logs of each rank.
-pub(super) type Dealt<'l> = Vec<Vec<(Extent, &'l [u8])>>;
+/// What the first rank got in an earlier view, which takes the place of older logs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Before {
+    pub(super) selected: Selected,
+    /// How much of each log counted.
+    pub(super) counted: Vec<(LogName, u64)>,
+    /// The results in these logs.
+    pub(super) results: Vec<u8>,
+}
+
+/// The logs of each rank, and what the first one has read before.
+pub(super) struct Dealt<'l> {
+    logs: Vec<Vec<(Extent, &'l [u8])>>,
+    before: Before,
+}
 
 /// Deals logs out, each to any of so many ranks. None: they must be read at once.
 ///
@@ -31,74 +44,81 @@ pub(super) type Dealt<'l> = Vec<Vec<(Extent, &'l [u8])>>;
 /// A log is refused.
 pub(super) fn deal_at_random<'l>(
     fold: &Fold,
-    logs: &'l BTreeMap<LogName, Log>,
+    (logs, before): (&'l BTreeMap<LogName, Log>, Before),
     (ranks, random): (usize, &mut Random),
 ) -> Result<Option<Dealt<'l>>, String> {
-    let mut dealt: Dealt<'l> = vec![Vec::new(); ranks];
-    let Some(extents) = extents_of(fold, logs)? else { return Ok(None) };
+    let mut dealt = vec![Vec::new(); ranks];
+    let Some((extents, before)) = extents_of(fold, logs, before)? else { return Ok(None) };
     for extent in extents {
         let rank = random.below(ranks as u64) as usize;
         dealt[rank].push((extent, logs[&extent.log].bytes.as_slice()));
     }
-    Ok(Some(dealt))
+    Ok(Some(Dealt { logs: dealt, before }))
 }
 
 /// The same, about as many bytes to each, as the program does it.
 pub(super) fn deal_by_size<'l>(
     fold: &Fold,
-    logs: &'l BTreeMap<LogName, Log>,
+    (logs, before): (&'l BTreeMap<LogName, Log>, Before),
     ranks: usize,
 ) -> Result<Option<Dealt<'l>>, String> {
-    let Some(extents) = extents_of(fold, logs)? else { return Ok(None) };
+    let Some((extents, before)) = extents_of(fold, logs, before)? else { return Ok(None) };
     let bytes = |extent: &Extent| logs[&extent.log].bytes.as_slice();
     let sized = extents.into_iter().map(|extent| (bytes(&extent).len() as u64, extent)).collect();
     let with_bytes = |share: Vec<Extent>| share.into_iter().map(|extent| (extent, bytes(&extent))).collect();
-    Ok(Some(deal(sized, ranks, 0).into_iter().map(with_bytes).collect()))
+    let logs = deal(sized, ranks, before.selected.bytes() as u64).into_iter().map(with_bytes).collect();
+    Ok(Some(Dealt { logs, before }))
 }
 
-fn extents_of(fold: &Fold, logs: &BTreeMap<LogName, Log>) -> Result<Option<Vec<Extent>>, String> {
+/// The logs that are to be read, and what was read before, if it can be used.
+fn extents_of(
+    fold: &Fold,
+    logs: &BTreeMap<LogName, Log>,
+    before: Before,
+) -> Result<Option<(Vec<Extent>, Before)>, String> {
     let all = logs.iter().map(|(name, log)| (*name, log.bytes.as_slice())).collect();
-    extents(&fold.key, all).map_err(|refused| format!("{refused:?}"))
+    let found = extents(&fold.key, all).map_err(|refused| format!("{refused:?}"))?;
+    Ok(found.map(|extents| match unread(&extents, &before.counted) {
+        Some(rest) => (rest, before),
+        None => (extents, Before::default()),
+    }))
 }
 
-/// What all ranks have found: what the first one gets, how much of each log counts, and what each has read.
-pub(super) type Found = (Selected, Vec<(LogName, u64)>, Together);
-
-/// What ranks find in the logs dealt to them; `results` gets results. None: one of them has too much, so that one rank reads all logs.
+/// What ranks find in the logs dealt to them, for the first one, and what each has read. None: one of them has too much, so that one rank reads all logs.
 ///
 /// # Errors
 /// A log is refused.
-pub(super) fn select(
-    fold: &Fold,
-    dealt: Dealt<'_>,
-    results: &mut dyn FnMut(&[u8]),
-) -> Result<Option<Found>, String> {
+pub(super) fn select(fold: &Fold, dealt: Dealt<'_>) -> Result<Option<(Before, Together)>, String> {
     let mut together = Together::default();
     let (mut read, mut open) = (Vec::new(), None);
-    for part in dealt {
+    let Dealt { logs, before: mut found } = dealt;
+    for part in logs {
+        let before = std::mem::take(&mut found.selected);
         together.logs += part.len();
-        together.read.push(part.iter().map(|(_, bytes)| bytes.len() as u64).sum());
-        let mut logs = SomeLogs::new(&fold.key, part);
-        let found = PartRead::read(fold, &mut logs).map_err(|refused| format!("{refused:?}"))?;
-        let Some(mut found) = found else { return Ok(None) };
-        let own = found.take_open();
+        let bytes: usize = part.iter().map(|(_, bytes)| bytes.len()).sum();
+        together.read.push((bytes + before.bytes()) as u64);
+        let mut logs = SomeLogs::new(&fold.key, part).after(before);
+        let once = PartRead::read(fold, &mut logs).map_err(|refused| format!("{refused:?}"))?;
+        let Some(mut once) = once else { return Ok(None) };
+        let own = once.take_open();
         together.open.push(own.count() as u64);
         match &mut open {
             None => open = Some(own),
             Some(open) => open.merge(own),
         }
-        read.push((logs, found));
+        read.push((logs, once));
     }
-    let (mut open, mut selected, mut counted) = (open.unwrap_or_default(), Selected::default(), Vec::new());
+    let mut open = open.unwrap_or_default();
     open.settle();
     together.open_of_all = open.count();
-    for (mut logs, found) in read {
-        counted.extend(logs.counted());
-        let more = found.select((&mut logs, &open), usize::MAX, results);
+    for (mut logs, once) in read {
+        found.counted.extend(logs.counted());
+        let results = &mut |bytes: &[u8]| found.results.extend_from_slice(bytes);
+        let more = once.select((&mut logs, &open), usize::MAX, results);
         let more = more.map_err(|refused| format!("{refused:?}"))?.ok_or("more than there is")?;
         together.selected.push(more.bytes() as u64);
-        selected.merge(more);
+        found.selected.merge(more);
     }
-    together.selected_of_all = selected.bytes();
-    Ok(Some((selected, counted, together)))
+    together.selected_of_all = found.selected.bytes();
+    Ok(Some((found, together)))
 }
