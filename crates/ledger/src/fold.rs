@@ -48,6 +48,12 @@ pub trait Logs {
     fn has_voids(&self) -> bool {
         false
     }
+
+    /// Whether facts are left out. Then one that is left out may be all that says, when a directory is complete as far as was read, that facts about
+    /// directories below it follow: it must stay in memory to the end.
+    fn leave_out_facts(&self) -> bool {
+        false
+    }
 }
 
 /// A directory that is not complete.

@@ -221,6 +221,7 @@ impl<'f> Finding<'f> {
     pub(super) fn read<L: Logs>(&mut self, logs: &mut L) -> Result<(), L::Error> {
         let fold = self.fold;
         let mut steps = Steps::new(&fold.key);
+        let forgets = !logs.leave_out_facts();
         logs.each(&mut |at, frame| {
             // What is too much is read to the end all the same: a log that is not valid is refused first.
             let is_valid = sections(frame, &mut |section| {
@@ -236,7 +237,9 @@ impl<'f> Finding<'f> {
             self.held -= CLOSED_BYTES * closed.len();
             closed.into_iter().for_each(|(id, run)| self.close(id, run));
             // Not between sections: one may hold the slices of a directory, and another one that they are done.
-            self.forget();
+            if forgets {
+                self.forget();
+            }
             is_valid
         })
     }

@@ -306,6 +306,10 @@ impl Logs for Selected {
         }
         Ok(())
     }
+
+    fn leave_out_facts(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]
@@ -511,6 +515,27 @@ mod tests {
                 prop_assert_eq!(left_of(&fold, &mut before.0), expected, "run {}", run);
             }
         }
+    }
+
+    /// That a directory below one that is done is there may be in a fact that is left out.
+    #[test]
+    fn selected_directories_are_not_forgotten() {
+        let done = |rank, paths: &[&[u8]]| {
+            let mut records = Records::default();
+            for path in paths {
+                records.add_fact(At { root: 0, path }, &Fact::Done { slice: None, seen: None });
+            }
+            (LogName { run: 1, rank, part: 0 }, records.take())
+        };
+        // As many that memory is short.
+        let names: Vec<_> = (b'0'..=b'z').map(|name| [name]).collect();
+        let many: Vec<_> =
+            [&b""[..], b"a/b"].into_iter().chain(names.iter().map(<[u8; 1]>::as_slice)).collect();
+        let logs = vec![done(0, &many), done(1, &[b"a/b/a"])];
+        let mut selected = Selected { logs, bytes: 0 };
+        let fold = Fold { key: Key::of_job(&[5; 16]), closes: false, memory: 10_000 };
+        let left = left_of(&fold, &mut selected);
+        assert!(left.iter().all(|left| left.starts_with("Complete")), "{left:?}");
     }
 
     #[test]
