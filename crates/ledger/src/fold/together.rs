@@ -10,7 +10,8 @@
 //!
 //! Of a directory that is not complete, no part of the logs has all, or another part has something that belongs to it. So it is open, and so are
 //! the directories above it. The first rank gets all facts about open directories that matter, from each log, so it finds what it would find in
-//! the logs themselves. A directory above may have names left that are complete directories: what says that they are complete comes, too.
+//! the logs themselves. A directory above may have names left that are complete directories: what says that they are complete comes, too, and that they
+//! were found, or else the fold may have forgotten the directory above, as a complete one, when it comes to them.
 //! Failures, marks of their own, and names of slices that are done and that nobody needs stay behind.
 
 use atta_code::{Code, encode_bytes};
@@ -211,6 +212,12 @@ impl Selecting<'_> {
         }
     }
 
+    fn add_if(&mut self, is_selected: bool, add: impl FnOnce(&mut Records)) {
+        if is_selected {
+            self.add(add);
+        }
+    }
+
     fn add(&mut self, add: impl FnOnce(&mut Records)) {
         if self.selected.bytes <= self.most {
             let before = self.records.bytes();
@@ -223,7 +230,10 @@ impl Selecting<'_> {
         let id = here.id();
         let Some(flags) = self.open.get(&id) else { return self.note_complete(here, fact) };
         let is_selected = match fact {
-            Fact::Found { name, .. } => self.open.contains_key(&here.named(name)),
+            Fact::Found { name, .. } if !self.open.contains_key(&here.named(name)) => {
+                let found = Fact::Found { name, mark: 0 };
+                return self.add_if(may_be_met(*flags), |records| records.add_fact(here.at, &found));
+            }
             // Its names are of use only to whoever reads the directory again, or does the slice again. That it is there counts.
             Fact::Listed { slice, .. } if flags & READ != 0 && self.is_done(id, slice) => {
                 let unnamed = Fact::Listed { slice: *slice, names: Vec::new() };
@@ -232,16 +242,15 @@ impl Selecting<'_> {
             Fact::Failed { .. } | Fact::Mended { .. } | Fact::Marked { .. } => false,
             _ => true,
         };
-        if is_selected {
-            self.add(|records| records.add_fact(here.at, fact));
-        }
+        self.add_if(is_selected, |records| records.add_fact(here.at, fact));
     }
 
     /// A directory that is complete may be met again if the directory above is not done.
     fn note_complete(&mut self, here: &Here<'_>, fact: &Fact<'_>) {
         let of_above = here.above().and_then(|above| self.open.get(&above));
-        let may_be_met = of_above.is_some_and(|flags| flags & (READ | SLICES_LEFT) != READ);
-        if may_be_met && matches!(fact, Fact::Done { slice: None, .. } | Fact::Closed) {
+        if of_above.is_some_and(|flags| may_be_met(*flags))
+            && matches!(fact, Fact::Done { slice: None, .. } | Fact::Closed)
+        {
             self.add(|records| records.add_fact(here.at, fact));
         }
     }
@@ -254,6 +263,11 @@ impl Selecting<'_> {
         self.end_log();
         (self.selected.bytes <= self.most).then_some(self.selected)
     }
+}
+
+/// Whether names of a directory may be met again.
+fn may_be_met(flags: u8) -> bool {
+    flags & (READ | SLICES_LEFT) != READ
 }
 
 /// What logs say of open directories.
@@ -387,6 +401,35 @@ mod tests {
         left
     }
 
+    /// What three ranks find in these logs, each in those that it owns, and how many results; the first rank may have other memory.
+    fn found_together(
+        fold: &Fold,
+        first: &Fold,
+        logs: &[(LogName, Vec<u8>)],
+        owners: &[usize],
+    ) -> (BTreeSet<String>, usize) {
+        let mut parts: [Vec<_>; 3] = Default::default();
+        let bytes = logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+        for (extent, owner) in extents(&fold.key, bytes).unwrap().unwrap().into_iter().zip(owners) {
+            let (_, bytes) = logs.iter().find(|(name, _)| *name == extent.log).unwrap();
+            parts[*owner].push((extent, bytes.as_slice()));
+        }
+        let mut open = Open::default();
+        let read = parts.map(|part| {
+            let mut logs = SomeLogs::new(&fold.key, part);
+            let mut read = PartRead::read(fold, &mut logs).unwrap().unwrap();
+            open.merge(read.take_open());
+            (logs, read)
+        });
+        open.settle();
+        let (mut selected, mut results) = (Selected::default(), 0);
+        for (mut logs, read) in read {
+            let more = read.select((&mut logs, &open), 1 << 20, &mut |_| results += 1).unwrap();
+            selected.merge(more.unwrap());
+        }
+        (left_of(first, &mut selected), results)
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
@@ -397,28 +440,36 @@ mod tests {
             let bytes = || logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
             let fold = Fold { key, closes, memory: 1 << 20 };
             let expected = left_of(&fold, &mut JobLogs::find(&key, bytes()).unwrap());
-            let mut parts: [Vec<_>; 3] = Default::default();
-            let extents = extents(&key, bytes()).unwrap().unwrap();
-            for (extent, owner) in extents.into_iter().zip(owners) {
-                let (_, bytes) = logs.iter().find(|(name, _)| *name == extent.log).unwrap();
-                parts[owner].push((extent, bytes.as_slice()));
-            }
-            let mut open = Open::default();
-            let read: Vec<_> = parts.into_iter().map(|part| {
-                let mut logs = SomeLogs::new(&key, part);
-                let mut read = PartRead::read(&fold, &mut logs).unwrap().unwrap();
-                open.merge(read.take_open());
-                (logs, read)
-            }).collect();
-            open.settle();
-            let (mut selected, mut results) = (Selected::default(), 0);
-            for (mut logs, read) in read {
-                let more = read.select((&mut logs, &open), 1 << 20, &mut |_| results += 1).unwrap();
-                selected.merge(more.unwrap());
-            }
+            let (left, results) = found_together(&fold, &fold, &logs, &owners);
             prop_assert_eq!(results, logs.len());
-            prop_assert_eq!(left_of(&fold, &mut selected), expected);
+            prop_assert_eq!(left, expected);
         }
+    }
+
+    /// `a` has a slice that another rank has done, so one part knows that it is read and the other one the rest. When the first rank has read both, it
+    /// forgets the directory. Then it comes to a complete directory in it.
+    #[test]
+    fn forgotten_directory_stays_complete() {
+        let key = Key::of_job(&[5; 16]);
+        let (found, read) = (|number| (1, number), (4, 0));
+        let (listed, slice_done) = (|number| (2, number), |number| (3, number));
+        let on = |path: &[u8], fact: (u8, u8)| {
+            (PATHS.iter().position(|known| *known == path).unwrap(), fact.0, fact.1)
+        };
+        let readers =
+            vec![on(b"", found(2)), on(b"", read), on(b"a", found(0)), on(b"a", listed(1)), on(b"a", read)];
+        let takers =
+            [1, 2].into_iter().flat_map(|slice| [on(b"a", listed(slice)), on(b"a", slice_done(slice))]);
+        let takers = takers.collect();
+        let others = vec![on(b"a/b", read)];
+        let logs = BTreeMap::from([((1, 0), readers), ((1, 1), takers), ((1, 2), others)]);
+        let logs = on_storage(&key, &logs, false);
+        // It looks for what it can forget when it holds more than a fourth: the second log makes that much.
+        let small = Fold { key, closes: false, memory: 2400 };
+        let bytes = || logs.iter().map(|(name, bytes)| (*name, bytes.as_slice())).collect();
+        let expected = left_of(&small, &mut JobLogs::find(&key, bytes()).unwrap());
+        assert_eq!(found_together(&Fold { memory: 1 << 20, ..small }, &small, &logs, &[0, 1, 1]).0, expected);
+        assert!(expected.iter().all(|left| left.starts_with("Complete")), "{expected:?}");
     }
 
     #[test]
