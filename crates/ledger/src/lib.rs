@@ -11,6 +11,7 @@
 //!   log.rs      the frames of a log: which of them count, a torn tail, damage
 //!   cuts.rs     how much of each log counts: a run says it of the logs before
 //!   extents.rs  the same from first frames alone, for logs that several ranks read together
+//!   copies.rs   copies of logs in other processes, and how they are united
 //!   void.rs     frames of which nothing is done any more, as directories are gone
 //!   fold.rs     what all logs say together: results, and what is left to do; `fold/together.rs` for several ranks
 //! ```
@@ -20,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod copies;
 mod cuts;
 mod extents;
 mod fold;
@@ -32,6 +34,7 @@ mod void;
 #[cfg(test)]
 mod fuzz;
 
+pub use copies::{Copies, LogSoFar, is_longer, receivers, run_without_first, unite};
 pub use cuts::{JobLogs, Refused};
 pub use extents::{Extent, SomeLogs, cuts, deal, extents, unread};
 pub use fold::{Fold, FrameAt, Item, Left, Logs, Open, PartRead, Selected, Stage};

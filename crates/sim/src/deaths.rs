@@ -1,12 +1,14 @@
-//! A large job of which ranks die, one after the other, while the others go on: how much longer it takes. The protocol, the logs, the agreement on who lives and
-//! the reading of logs together are the program's own code, with the sizes that they have; times are those of a model. A rank that dies loses what it has not
-//! written; the others lose the tasks that they were at, although the program ends them.
+//! A large job of which ranks die, one after the other, while the others go on: how much longer it takes. They die at any time, or at kill points
+//! (`points.rs`). The protocol, the logs, the agreement on who lives and the reading of logs together are the program's own code, with the sizes that they
+//! have; times are those of a model. A rank that dies loses what it has not written; the others lose the tasks that they were at, although the program ends
+//! them.
 
 use atta_engine::{Random, Rank, Regroup, Stand, Tree as Shape, Way};
 
-use crate::logged::{Journals, Paths, Together};
+use crate::logged::{Journals, LogRule, Paths, Together};
+use crate::points::{Passing, Passings, Point, Progress};
 use crate::setup::{Habits, Setup};
-use crate::world::World;
+use crate::world::{Ended, World};
 
 /// Children of a rank in the tree of a meeting: as in the program.
 const WIDTH: u32 = 8;
@@ -16,12 +18,27 @@ const WIDTH: u32 = 8;
 pub struct Mortal {
     /// The job.
     pub setup: Setup,
-    /// So many ranks die, at equal parts of the time that the undisturbed job takes.
+    /// So many ranks die.
     pub deaths: u32,
+    /// Where they die: at equal parts of all passings of this point in the undisturbed job. None: at equal parts of its time, in whatever they are at.
+    pub point: Option<KillPoint>,
     /// A rank writes its log so often, and before tasks leave it.
     pub write_ns: u64,
+    /// The logs name each file, so that the verdict finds one that is lost beside one that counts twice. For small jobs.
+    pub names_files: bool,
+    /// A rule of logs that is switched off.
+    pub without: Option<LogRule>,
     /// What a death costs.
     pub costs: DeathCosts,
+}
+
+/// Where ranks die.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KillPoint {
+    /// The point.
+    pub point: Point,
+    /// The rank has just written what it has noted. Otherwise its last write was up to `write_ns` ago.
+    pub is_written: bool,
 }
 
 /// What a death costs beside messages.
@@ -48,8 +65,23 @@ pub struct MortalOutcome {
     pub run_ns: u64,
     /// What the same work takes if each dead rank only takes no more part.
     pub ideal_ns: u64,
+    /// Files that were handled, and handled again.
+    pub files: u64,
     /// Each death.
-    pub pauses: Vec<Pause>,
+    pub deaths: Vec<Death>,
+}
+
+/// The death of a rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Death {
+    /// Its number in its view.
+    pub rank: u32,
+    /// The ranks have worked so long since the death before.
+    pub worked_ns: u64,
+    /// How far the task was in which it has died, if it died at a point.
+    pub progress: Option<Progress>,
+    /// What the others wait.
+    pub pause: Pause,
 }
 
 /// From the death of a rank until the others are at work.
@@ -75,72 +107,126 @@ pub struct Pause {
 /// Says what is wrong.
 pub fn run_mortal(mortal: &Mortal) -> Result<MortalOutcome, String> {
     let Mortal { setup, deaths, .. } = *mortal;
-    let undisturbed_ns = Running::new(mortal)?.view(setup.ranks, u64::MAX)?.end()?;
-    let part_ns = undisturbed_ns / u64::from(deaths + 1);
-    let mut running = Running::new(mortal)?;
-    let (mut random, mut pauses) = (Random::stream(setup.engine.seed, 11), Vec::new());
+    let mut undisturbed = Running::new(mortal);
+    let passed = undisturbed.end(journals_of(mortal)?, setup.ranks)?;
+    let part = |whole: u64| (whole / u64::from(deaths + 1)).max(1);
+    let next = match mortal.point {
+        None => Next::At(part(undisturbed.run_ns)),
+        Some(_) => Next::Passing(part(passed)),
+    };
+    let (mut running, mut journals) = (Running::new(mortal), journals_of(mortal)?);
     for death in 0..deaths {
-        let ranks = setup.ranks - death;
-        running = running.view(ranks, part_ns)?;
-        let dead = random.below(u64::from(ranks)) as u32;
-        running.journals.one_dies(dead);
-        let pause = pause(mortal, (ranks, dead), &mut running.journals)?;
-        running.run_ns += pause.ns;
-        pauses.push(pause);
+        journals = running.until_death(journals, setup.ranks - death, next)?;
     }
-    let run_ns = running.view(setup.ranks - deaths, u64::MAX)?.end()?;
-    let ideal_ns = ideal(undisturbed_ns, (setup.ranks, deaths), part_ns);
-    Ok(MortalOutcome { undisturbed_ns, run_ns, ideal_ns, pauses })
+    running.end(journals, setup.ranks - deaths)?;
+    let Running { run_ns, files, deaths, .. } = running;
+    let ideal_ns = ideal(undisturbed.run_ns, setup.ranks, &deaths);
+    Ok(MortalOutcome { undisturbed_ns: undisturbed.run_ns, run_ns, ideal_ns, files, deaths })
+}
+
+/// When the next rank dies: so long after the view began, or at the so many-th passing of the point.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    At(u64),
+    Passing(u64),
+}
+
+fn journals_of(mortal: &Mortal) -> Result<Journals, String> {
+    let Mortal { setup, without, write_ns, .. } = *mortal;
+    let journals = Journals::new(Paths::of(&setup.tree), without, setup.engine.seed).writing(write_ns);
+    let mut journals = if mortal.names_files { journals } else { journals.counting() };
+    journals.look_together(1)?;
+    Ok(journals)
 }
 
 /// A job in progress.
 struct Running<'m> {
     mortal: &'m Mortal,
-    journals: Journals,
     views: u32,
     run_ns: u64,
+    files: u64,
+    deaths: Vec<Death>,
+    random: Random,
 }
 
 impl<'m> Running<'m> {
-    fn new(mortal: &'m Mortal) -> Result<Self, String> {
-        let paths = Paths::of(&mortal.setup.tree);
-        let mut journals = Journals::new(paths, None, mortal.setup.engine.seed).counting(mortal.write_ns);
-        journals.look_together(1)?;
-        Ok(Self { mortal, journals, views: 0, run_ns: 0 })
+    fn new(mortal: &'m Mortal) -> Self {
+        let random = Random::stream(mortal.setup.engine.seed, 11);
+        Self { mortal, views: 0, run_ns: 0, files: 0, deaths: Vec::new(), random }
     }
 
-    /// So many ranks work until this time, or until all is done.
-    fn view(self, ranks: u32, until_ns: u64) -> Result<Self, String> {
-        let Self { mortal, mut journals, views, run_ns } = self;
-        let setup = mortal.setup;
-        let tasks = journals.begin_next(&setup.tree, views + 1, (ranks, setup.habits.batch_files));
+    /// So many ranks work for so long, or until one of them dies at its point.
+    fn view(&mut self, mut journals: Journals, ranks: u32, next: Option<Next>) -> Result<Ended, String> {
+        let setup = self.mortal.setup;
+        self.views += 1;
+        let tasks = journals.begin_next(&setup.tree, self.views, (ranks, setup.habits.batch_files));
         // A slice is never split, also one that an earlier run has cut.
         let habits = Habits { batch_files: u64::MAX, ..setup.habits };
-        let world = World::new(Setup { ranks, habits, ..setup }).with_journals(journals);
-        let (ended_ns, journals) =
-            world.run_for(until_ns, tasks).map_err(|violation| violation.to_string())?;
-        if ended_ns.is_some() != (until_ns == u64::MAX) {
-            return Err(format!("view {views} ended too early"));
+        let mut world = World::new(Setup { ranks, habits, ..setup }).with_journals(journals);
+        let (until_ns, dies_at) = match next {
+            None => (u64::MAX, None),
+            Some(Next::At(at_ns)) => (at_ns, None),
+            Some(Next::Passing(count)) => (u64::MAX, Some(count)),
+        };
+        if let Some(KillPoint { point, .. }) = self.mortal.point {
+            world = world.with_point(Passings::new(point, dies_at));
         }
-        let journals = journals.ok_or("the logs are lost")?;
-        Ok(Self { mortal, journals, views: views + 1, run_ns: run_ns + ended_ns.unwrap_or(until_ns) })
+        world.run_for(until_ns, tasks).map_err(|violation| violation.to_string())
     }
 
-    /// The whole time, if all is done.
-    fn end(mut self) -> Result<u64, String> {
-        self.journals.end_run();
-        self.journals.verdict().map_or(Ok(self.run_ns), Err)
+    /// The ranks work until one of them dies. Returns what is in the logs when the others go on.
+    fn until_death(&mut self, journals: Journals, ranks: u32, next: Next) -> Result<Journals, String> {
+        let ended = self.view(journals, ranks, Some(next))?;
+        let drawn = self.random.below(u64::from(ranks)) as u32;
+        let died = match next {
+            Next::At(at_ns) => Some((drawn, at_ns)),
+            Next::Passing(_) => ended.died.map(|passing| (passing.rank, passing.at_ns)),
+        };
+        let died = died.filter(|_| ended.outcome.is_none());
+        let (rank, worked_ns) = died.ok_or_else(|| format!("view {} ended before a death", self.views))?;
+        let mut journals = ended.journals.ok_or("the logs are lost")?;
+        self.die(&mut journals, rank, ended.died.as_ref());
+        let pause = pause(self.mortal, (ranks, rank), &mut journals)?;
+        let progress = ended.died.map(|passing| passing.progress(&self.mortal.setup.costs));
+        self.deaths.push(Death { rank, worked_ns, progress, pause });
+        self.run_ns += worked_ns + pause.ns;
+        self.files += ended.files;
+        Ok(journals)
+    }
+
+    /// What a rank has noted in the task in which it dies is lost, unless it has just written it.
+    fn die(&self, journals: &mut Journals, dead: u32, passing: Option<&Passing>) {
+        let setup = &self.mortal.setup;
+        if let Some(passing) = passing.filter(|passing| passing.has_read(&setup.costs)) {
+            drop(journals.note_names(setup, dead, &passing.running));
+        }
+        if self.mortal.point.is_some_and(|point| point.is_written) {
+            journals.write(dead);
+        }
+        journals.one_dies(dead);
+    }
+
+    /// All is done by so many ranks. Returns how often they passed the point.
+    fn end(&mut self, journals: Journals, ranks: u32) -> Result<u64, String> {
+        let ended = self.view(journals, ranks, None)?;
+        let outcome = ended.outcome.ok_or("the job has no end")?;
+        self.run_ns += outcome.run_ns;
+        self.files += ended.files;
+        let mut journals = ended.journals.ok_or("the logs are lost")?;
+        journals.end_run();
+        journals.verdict().map_or(Ok(ended.passed), Err)
     }
 }
 
 /// The time of the same work: each view has one rank less.
-fn ideal(whole_ns: u64, (ranks, deaths): (u32, u32), part: u64) -> u64 {
-    let (whole, mut done, mut time) = (whole_ns as f64, 0.0, 0.0);
-    for view in 0..deaths {
-        done += part as f64 * f64::from(ranks - view) / f64::from(ranks);
-        time += part as f64;
+fn ideal(whole_ns: u64, ranks: u32, deaths: &[Death]) -> u64 {
+    let (mut left, mut time, mut living) = (whole_ns as f64, 0.0, f64::from(ranks));
+    for death in deaths {
+        left -= death.worked_ns as f64 * living / f64::from(ranks);
+        time += death.worked_ns as f64;
+        living -= 1.0;
     }
-    (time + (whole - done) * f64::from(ranks) / f64::from(ranks - deaths)) as u64
+    (time + left.max(0.0) * f64::from(ranks) / living) as u64
 }
 
 fn pause(mortal: &Mortal, (ranks, dead): (u32, u32), journals: &mut Journals) -> Result<Pause, String> {

@@ -145,6 +145,7 @@ impl World {
         process.threads[thread as usize] = Some(running);
         process.running += 1;
         self.put(self.now + running.ns(), rank, what::THREAD + thread);
+        self.begins(rank, running);
     }
 
     /// A thread has finished its task.

@@ -17,7 +17,7 @@
 //! Two uses. *Tests*: a [`Scenario`] draws everything from a seed, and the checkers watch. *Experiments*: a [`Setup`] defines
 //! everything, and the [`Outcome`] holds times, messages and balance. The same setup always gives the same trace.
 //!
-//! Large jobs of which ranks die while the others go on: `deaths.rs` ([`run_mortal`]).
+//! Large jobs of which ranks die while the others go on, at any time or at kill points (`points.rs`): `deaths.rs` ([`run_mortal`]).
 //!
 //! Not modelled: messages are not lost, file servers do not slow down under load, and links between switches are never busy.
 
@@ -33,6 +33,7 @@ mod killed;
 mod logged;
 mod network;
 mod outcome;
+mod points;
 mod process;
 mod setup;
 mod swarm;
@@ -45,12 +46,13 @@ mod world;
 
 pub use check::{Violation, Wrong};
 pub use cost::Costs;
-pub use deaths::{DeathCosts, Mortal, MortalOutcome, Pause, run_mortal};
+pub use deaths::{Death, DeathCosts, KillPoint, Mortal, MortalOutcome, Pause, run_mortal};
 pub use fabric::{Observer, Simulated, simulated, simulated_mortal};
 pub use killed::{Killed, run_killed};
 pub use logged::LogRule;
 pub use network::{Network, Topology};
 pub use outcome::{Outcome, RankStats, WorkerStats};
+pub use points::{Point, Progress};
 pub use setup::{Disturbance, Habits, Setup};
 pub use swarm::Scenario;
 pub use totals::Totals;

@@ -57,10 +57,19 @@ impl LogRule {
 /// When a rank writes its log, beside before tasks leave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
-    /// After some of its tasks. Each file has a result of its own.
+    /// After some of its tasks.
     Random,
-    /// When so much time has passed since it did so last. Results are numbers of files.
+    /// When so much time has passed since it did so last.
     Each(u64),
+}
+
+/// The results that a rank notes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Results {
+    /// One for each file, which names it.
+    OfFiles,
+    /// Numbers of files.
+    Counts,
 }
 
 /// The log of a rank.
@@ -221,6 +230,7 @@ pub(crate) struct Journals {
     /// Something fails in this run.
     fails: bool,
     pace: Pace,
+    results: Results,
     /// What the first frame of the next run says, if the logs were read together.
     cuts: Vec<Record<'static>>,
     /// What was read together in an earlier view, if it was.
@@ -244,14 +254,20 @@ impl Journals {
             random: Random::stream(seed, 7),
             fails: false,
             pace: Pace::Random,
+            results: Results::OfFiles,
             cuts: Vec::new(),
             before: readers::Before::default(),
         }
     }
 
-    /// The same for a large job: ranks write their logs so often, and results are numbers of files.
-    pub(crate) fn counting(self, write_ns: u64) -> Self {
+    /// Ranks write their logs so often.
+    pub(crate) fn writing(self, write_ns: u64) -> Self {
         Self { pace: Pace::Each(write_ns), ..self }
+    }
+
+    /// For a large job: results are numbers of files.
+    pub(crate) fn counting(self) -> Self {
+        Self { results: Results::Counts, ..self }
     }
 
     fn is_off(&self, rule: LogRule) -> bool {
@@ -379,7 +395,7 @@ impl Journals {
         if is_left {
             return Some(format!("left: {reads:?} {slices:?}"));
         }
-        if let Pace::Each(_) = self.pace {
+        if self.results == Results::Counts {
             let (done, files) = (results.iter().sum::<u64>(), self.paths.files);
             return (done != files).then(|| format!("{done} results, and there are {files} files"));
         }
@@ -428,9 +444,9 @@ impl Journals {
     }
 
     fn results_of(&self, seed: u64, files: impl Iterator<Item = u64>) -> Vec<u64> {
-        match self.pace {
-            Pace::Random => files.map(|file| self.paths.file(seed, file)).collect(),
-            Pace::Each(_) => vec![files.count() as u64],
+        match self.results {
+            Results::OfFiles => files.map(|file| self.paths.file(seed, file)).collect(),
+            Results::Counts => vec![files.count() as u64],
         }
     }
 
@@ -445,6 +461,21 @@ impl Journals {
     }
 
     fn end_reading(&mut self, setup: &Setup, rank: u32, running: &Running) -> (Vec<Task>, After) {
+        let (tasks, own) = self.note_names(setup, rank, running);
+        let Some(own) = own else {
+            return (tasks, After::More(Task { from: running.upto(), ..running.task }));
+        };
+        self.done(rank, running.task.seed, None, own);
+        (tasks, After::Done)
+    }
+
+    /// Names of a directory were read: notes them. Returns the tasks for them, and, when all was read, the results of the names that the task handles itself.
+    pub(crate) fn note_names(
+        &mut self,
+        setup: &Setup,
+        rank: u32,
+        running: &Running,
+    ) -> (Vec<Task>, Option<Vec<u64>>) {
         let (task, node) = (running.task, running.task.node());
         let listing = setup.tree.listing(&node);
         let upto = running.upto();
@@ -469,11 +500,7 @@ impl Journals {
             self.slices.insert((batch.seed, batch.from), slice);
             tasks.push(batch);
         }
-        if !is_last {
-            return (tasks, After::More(Task { from: upto, ..task }));
-        }
-        self.done(rank, task.seed, None, own);
-        (tasks, After::Done)
+        (tasks, is_last.then_some(own))
     }
 
     fn find_directories(&mut self, setup: &Setup, rank: u32, node: &Node, tasks: &mut Vec<Task>) {

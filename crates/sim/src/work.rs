@@ -10,7 +10,7 @@ use crate::tree::{below, mix};
 pub(crate) struct Running {
     pub(crate) task: Task,
     /// Entries of the directory to read this time.
-    entries: u64,
+    pub(crate) entries: u64,
     is_whole: bool,
     pub(crate) done: Totals,
     pub(crate) readdir_ns: u64,
@@ -84,6 +84,11 @@ impl Running {
             readdir_ns: u64::from(is_first) * costs.directory_ns + entries * costs.entry_ns,
             stat_ns: (files + u64::from(is_first)) * costs.stat_ns,
         }
+    }
+
+    /// Whether it opens a directory, whose first entries it reads.
+    pub(crate) fn opens(&self) -> bool {
+        self.task.kind == Kind::Directory && self.task.from == 0
     }
 
     /// The position behind the entries that it reads.

@@ -9,11 +9,13 @@ use crate::check::{Check, Violation, Wrong};
 use crate::events::{Event, Events};
 use crate::logged::Journals;
 use crate::outcome::Outcome;
+use crate::points::{Passing, Passings};
 use crate::process::Process;
 use crate::setup::Setup;
 use crate::task::Task;
 use crate::traffic::{self, Traffic};
 use crate::tree::mix;
+use crate::work::Running;
 
 /// Up to this many ranks, `proximity` knows distances. Each rank then has a list of all others; beyond that it uses a ring.
 const DISTANCES_MOST: u32 = 4096;
@@ -75,9 +77,25 @@ pub(crate) struct World {
     pub(crate) check: Check,
     /// The logs of its ranks, if they write any.
     pub(crate) journals: Option<Journals>,
+    /// The point at which a rank may die, and how it dies.
+    points: Option<(Passings, Option<Passing>)>,
     messages: Messages,
     handled: u64,
     trace: u64,
+}
+
+/// The state of a world that came to a time, or of which a rank has died.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// What became of it, if all was done before.
+    pub(crate) outcome: Option<Outcome>,
+    /// Files that were handled.
+    pub(crate) files: u64,
+    /// How often the point was passed.
+    pub(crate) passed: u64,
+    /// How a rank has died at the point.
+    pub(crate) died: Option<Passing>,
+    pub(crate) journals: Option<Journals>,
 }
 
 /// Messages in flight, by number, with their sender.
@@ -118,6 +136,7 @@ impl World {
             traffic: Traffic::new(network, setup.disturbance, ranks, setup.count_pairs, seed),
             check: Check::new(ranks),
             journals: None,
+            points: None,
             messages: Messages::default(),
             handled: 0,
             trace: 0,
@@ -143,22 +162,34 @@ impl World {
         ended.map(|()| (is_ended, journals.unwrap_or_else(|| unreachable!("a job with logs has them"))))
     }
 
-    /// Runs until this time, or all. Returns when it ended, unless it did not, and the logs.
+    /// With a point at which a rank may die.
+    pub(crate) fn with_point(self, passings: Passings) -> Self {
+        Self { points: Some((passings, None)), ..self }
+    }
+
+    /// Runs until this time, until a rank dies at a point, or all.
     ///
     /// # Errors
     /// A checker found a violation.
-    pub(crate) fn run_for(
-        mut self,
-        until_ns: u64,
-        tasks: Vec<Task>,
-    ) -> Result<(Option<u64>, Option<Journals>), Violation> {
+    pub(crate) fn run_for(mut self, until_ns: u64, tasks: Vec<Task>) -> Result<Ended, Violation> {
         self.start_with(tasks);
         while self.now < until_ns && self.advance() {}
-        let journals = self.journals.take();
-        if self.now < until_ns {
-            return self.finish().map(|outcome| (Some(outcome.run_ns), journals));
+        let (journals, files) = (self.journals.take(), self.check.totals.files);
+        let (passings, died) = self.points.take().unzip();
+        let (passed, died) = (passings.map_or(0, |passings| passings.passed()), died.flatten());
+        let is_over = self.now < until_ns && died.is_none();
+        let outcome = match is_over {
+            true => Some(self.finish()?),
+            false => self.check.violation().map_or(Ok(None), Err)?,
+        };
+        Ok(Ended { outcome, files, passed, died, journals })
+    }
+
+    /// A task of a rank begins, in which the rank may die.
+    pub(crate) fn begins(&mut self, rank: u32, running: Running) {
+        if let Some((passings, _)) = &mut self.points {
+            passings.begin(&self.setup.costs, (rank, self.now), running);
         }
-        self.check.violation().map_or(Ok((None, journals)), Err)
     }
 
     fn start(&mut self) {
@@ -177,9 +208,15 @@ impl World {
         (0..self.setup.ranks).for_each(|rank| self.turn(rank));
     }
 
-    /// Runs the next event. False: there is none, or a checker found a violation.
+    /// Runs the next event. False: there is none, a rank dies before it, or a checker found a violation.
     fn advance(&mut self) -> bool {
         let Some(event) = self.events.pop() else { return false };
+        if let Some((passings, died)) = &mut self.points {
+            *died = passings.until(event.time);
+            if died.is_some() {
+                return false;
+            }
+        }
         self.step(event);
         !self.check.has_failed()
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use atta_entry::Errno;
-use atta_ledger::LogName;
+use atta_ledger::{LogSoFar, unite};
 use atta_ops::resume::OwnDirectory;
 use atta_runtime::{Mirror, RankError, Session};
 
@@ -23,9 +23,6 @@ pub(crate) struct OwnJob {
     /// What this rank keeps for others, of the current view.
     mirror: Mutex<Option<Mirror>>,
 }
-
-/// A log as far as a rank has it.
-type LogSoFar = (LogName, Vec<u8>);
 
 impl OwnJob {
     /// A job of whose logs so many other ranks have copies.
@@ -65,7 +62,7 @@ impl OwnJob {
             let kept = mirror.take().map(|mirror| mirror.kept()).unwrap_or_default();
             done = done.and_then(|()| self.put(&kept));
             let own = self.directory().map(OwnDirectory::last_logs).unwrap_or_default();
-            let of_all = session.all_reduce(own, add_logs)?;
+            let of_all = session.all_reduce(own, unite)?;
             done = done.and_then(|()| self.put(&of_all)).and_then(|()| self.forget_without_first());
         }
         let failed = session.all_reduce(done.err(), |one, other| *one = one.take().or(other))?;
@@ -103,15 +100,4 @@ fn make_directory() -> Result<OwnDirectory, String> {
     }
     let why = why.map_or_else(String::new, |(base, errno)| format!(" in {}: {errno}", printable(&base)));
     Err(format!("cannot make a directory for --survive{why}"))
-}
-
-/// Unites logs. Of each, the longest one counts.
-fn add_logs(logs: &mut Vec<LogSoFar>, more: Vec<LogSoFar>) {
-    for (name, bytes) in more {
-        match logs.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, known)) if known.len() < bytes.len() => *known = bytes,
-            Some(_) => {}
-            None => logs.push((name, bytes)),
-        }
-    }
 }

@@ -13,7 +13,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use atta_entry::Errno;
-use atta_ledger::LogName;
+use atta_ledger::{LogName, LogSoFar, is_longer, run_without_first};
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags};
 
@@ -96,7 +96,7 @@ impl OwnDirectory {
 
     /// The logs of the last run that are here. One that cannot be read is missing.
     #[must_use]
-    pub fn last_logs(&self) -> Vec<(LogName, Vec<u8>)> {
+    pub fn last_logs(&self) -> Vec<LogSoFar> {
         let names = self.logs();
         let last = names.iter().map(|name| name.run).max();
         let of_last = names.into_iter().filter(|name| Some(name.run) == last);
@@ -113,31 +113,27 @@ impl OwnDirectory {
     /// # Errors
     /// One cannot be emptied.
     pub fn forget_without_first(&self) -> Result<(), Errno> {
-        let names = self.logs();
-        let Some(last) = names.iter().map(|name| name.run).max() else { return Ok(()) };
-        let first = LogName { run: last, rank: 0, part: 0 };
         let size = |name| -> Result<u64, Errno> {
             Ok(sys::stat_descriptor(&open_plain(&self.job, &file_name(name)?, OFlags::RDONLY)?)?.size)
         };
-        let is_alone = names.iter().all(|name| name.run == last);
-        if is_alone || size(first).is_ok_and(|bytes| bytes > 0) {
-            return Ok(());
-        }
-        for name in names.into_iter().filter(|name| name.run == last) {
+        let sized = |name: LogName| (name, size(name).unwrap_or(0));
+        let logs: Vec<_> = self.logs().into_iter().map(sized).collect();
+        let Some(run) = run_without_first(&logs) else { return Ok(()) };
+        for (name, _) in logs.into_iter().filter(|(name, _)| name.run == run) {
             let file = open_plain(&self.job, &file_name(name)?, OFlags::RDWR)?;
             retry(|| rustix::fs::ftruncate(&file, 0))?;
         }
         Ok(())
     }
 
-    /// Takes over a log as far as another rank has it. The longest one counts: each is a beginning of the same log.
+    /// Takes over a log as far as another rank has it. The longest one counts.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn put_log(&self, name: LogName, bytes: &[u8]) -> Result<(), Errno> {
         let file = open_plain(&self.job, &file_name(name)?, OFlags::RDWR | OFlags::CREATE)?;
         let there = sys::stat_descriptor(&file)?.size;
-        if there >= bytes.len() as u64 { Ok(()) } else { sys::data::write_all_at(&file, bytes, 0) }
+        if is_longer(bytes, there) { sys::data::write_all_at(&file, bytes, 0) } else { Ok(()) }
     }
 
     fn logs(&self) -> Vec<LogName> {
