@@ -18,6 +18,7 @@ use crate::fold::again::Reopened;
 use crate::fold::known::Known;
 use crate::fold::left::Reading;
 pub use crate::fold::together::{Open, PartRead, Selected};
+pub use crate::fold::walk::PathIds;
 use crate::id::{Id, Key};
 use crate::log::LogName;
 use crate::record::{At, Seen, SliceNumber};

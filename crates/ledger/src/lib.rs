@@ -37,7 +37,7 @@ mod fuzz;
 pub use copies::{Copies, LogSoFar, is_longer, receivers, run_without_first, unite};
 pub use cuts::{JobLogs, Refused};
 pub use extents::{Extent, SomeLogs, cuts, deal, extents, unread};
-pub use fold::{Fold, FrameAt, Item, Left, Logs, Open, PartRead, Selected, Stage};
+pub use fold::{Fold, FrameAt, Item, Left, Logs, Open, PartRead, PathIds, Selected, Stage};
 pub use frame::{FRAME_MAX, Frame, frame, frame_into, sections};
 pub use id::{Id, Key};
 pub use log::{Broken, Contents, LogBytes, LogName, read};

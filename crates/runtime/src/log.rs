@@ -63,6 +63,14 @@ impl Default for LogLimits {
     }
 }
 
+impl LogLimits {
+    /// For ranks that go on when others die: frames each 200 ms, as what a dead rank has not written is done again.
+    #[must_use]
+    pub fn where_ranks_survive() -> Self {
+        Self { frame_every: Duration::from_millis(200), ..Self::default() }
+    }
+}
+
 /// What is logged, and how.
 #[derive(Clone, Copy)]
 pub struct Logging<'a> {

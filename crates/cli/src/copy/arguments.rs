@@ -335,9 +335,8 @@ impl CopyArguments {
         self.sync_ms.map(|ms| Duration::from_millis(ms.into()))
     }
 
-    /// When the log of the job is written.
-    pub(crate) fn log_limits(&self) -> LogLimits {
-        let usual = LogLimits::default();
+    /// When the log of the job is written; `usual`: without an option.
+    pub(crate) fn log_limits(&self, usual: LogLimits) -> LogLimits {
         match self.sync_every() {
             Some(sync_every) => LogLimits { frame_every: sync_every / 5, sync_every, ..usual },
             None => usual,

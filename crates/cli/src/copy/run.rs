@@ -233,7 +233,7 @@ impl Rank<'_> {
         let found = together::first(job, self.reading(), session)?;
         match logged::first(job, &copy, (self.reading().memory_bytes, found)) {
             Ok((log, earlier)) => {
-                let log = log.with_limits(self.arguments.log_limits());
+                let log = log.with_limits(self.arguments.log_limits(session.log_limits()));
                 let act = |copy: Copy<'_>, session: &mut Session<'_>| {
                     going::all_know(session)?;
                     act(copy, session)
@@ -269,7 +269,7 @@ impl Rank<'_> {
         let stop = self.signals.stop();
         match logged::other(path, of_job, session.seat().rank) {
             Ok((log, place)) => {
-                let log = log.with_limits(self.arguments.log_limits());
+                let log = log.with_limits(self.arguments.log_limits(session.log_limits()));
                 let act = |copy: Copy<'_>| {
                     going::all_know(session)?;
                     act(copy, session)

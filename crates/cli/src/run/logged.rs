@@ -402,7 +402,8 @@ pub(crate) fn run_first<R: SliceResults, T>(
             return act(None, session);
         }
     };
-    with_journal(sink, (log.mirrored(session.mirror()), &journal), stop, |log| {
+    let log = (log.mirrored(session.mirror()), &journal, session.log_limits());
+    with_journal(sink, log, stop, |log| {
         // What counts of older logs is on storage before what these do not name is removed.
         let catalog = sink.catalog().filter(|_| is_resumed);
         let begun = write_first(log, session.is_alone() && catalog.is_none());
@@ -445,7 +446,8 @@ pub(crate) fn run_other<R: SliceResults, T>(
     }
     let journal = journal_for(of_job, rank, sink.catalog()).with_underway(underway);
     let journal = if closes(sink) { journal.with_closing() } else { journal };
-    with_journal(sink, (log.mirrored(session.mirror()), &journal), stop, |_| act(Some(&journal), session))
+    let log = (log.mirrored(session.mirror()), &journal, session.log_limits());
+    with_journal(sink, log, stop, |_| act(Some(&journal), session))
 }
 
 fn closes<R: SliceResults, S: WithLog<R>>(_sink: &S) -> bool {
@@ -454,12 +456,12 @@ fn closes<R: SliceResults, S: WithLog<R>>(_sink: &S) -> bool {
 
 fn with_journal<R: SliceResults, T>(
     sink: &impl WithLog<R>,
-    (log, journal): (LogFile, &Journal<R>),
+    (log, journal, limits): (LogFile, &Journal<R>, LogLimits),
     stop: &Stop,
     act: impl FnOnce(&LogHandle<'_>) -> T,
 ) -> T {
     let (done, written) =
-        write_while((log, journal, LogLimits::default()), stop, |log| sink.while_kept(journal, || act(log)));
+        write_while((log, journal, limits), stop, |log| sink.while_kept(journal, || act(log)));
     if let Err(fatal) = written {
         sink.fail(fatal);
     }

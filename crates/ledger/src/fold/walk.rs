@@ -1,14 +1,39 @@
 //! The directories of the records that are read, with their identities. Hashes only names that changed since the record before. No I/O.
 
-use crate::id::{Id, Key, names};
+use crate::id::{Id, Key, names, shared};
 use crate::record::{At, Fact, Record, records_near};
 
 /// The directory of the last record.
+#[derive(Debug)]
 pub(super) struct Steps<'k> {
     key: &'k Key,
     root: Option<u32>,
     /// The root, then each name of the path: where it ends, and its identity.
     steps: Vec<(usize, Id)>,
+}
+
+/// The identities of paths one after the other: hashes only names that the path before did not have.
+#[derive(Debug)]
+pub struct PathIds<'k> {
+    steps: Steps<'k>,
+    path: Vec<u8>,
+}
+
+impl<'k> PathIds<'k> {
+    /// For paths of a job.
+    #[must_use]
+    pub fn new(key: &'k Key) -> Self {
+        Self { steps: Steps::new(key), path: Vec::new() }
+    }
+
+    /// The identity of a path below a root of the job, as [`Key::of_path`] returns it.
+    pub fn id(&mut self, root: u32, path: &[u8]) -> Id {
+        let kept = shared(&self.path, path);
+        self.path.truncate(kept);
+        self.path.extend_from_slice(&path[kept..]);
+        self.steps.set(At { root, path }, kept);
+        self.steps.last()
+    }
 }
 
 /// What a record says.
@@ -42,6 +67,11 @@ impl<'k> Steps<'k> {
             }
             record => each(Read::Other(record)),
         })
+    }
+
+    /// The identity of the last directory.
+    fn last(&self) -> Id {
+        self.steps[self.steps.len() - 1].1
     }
 
     /// `shared`: so many bytes of the path are those of the record before. Returns how many steps are.
@@ -102,7 +132,7 @@ mod tests {
     #[test]
     fn identities_are_those_of_whole_paths() {
         let key = Key::of_job(&[3; 16]);
-        let mut steps = Steps::new(&key);
+        let (mut steps, mut ids) = (Steps::new(&key), PathIds::new(&key));
         let path = |root, path: &'static str| (root, path.as_bytes());
         // With the number of steps of the record before: the root is one.
         let paths = [
@@ -120,7 +150,8 @@ mod tests {
             let shared = crate::id::shared(before, path);
             before = path;
             assert_eq!(steps.set(At { root, path }, shared), kept, "{path:?}");
-            assert_eq!(steps.steps.last().map(|step| step.1), Some(key.of_path(root, path)), "{path:?}");
+            assert_eq!(steps.last(), key.of_path(root, path), "{path:?}");
+            assert_eq!(ids.id(root, path), key.of_path(root, path), "{path:?}");
         }
     }
 }

@@ -4,30 +4,56 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use atta_ledger::{Id, Key};
+use atta_ledger::{Id, Key, PathIds};
 
 use crate::tree::job::{TreeJob, Worker};
 use crate::tree::listing::names::Name;
 use crate::tree::operation::{DirectoryOf, Handler, Own};
 use crate::underway::{Doing, Underway, What};
 
+/// What a thread is at, as its rank has it in a file, and the identities that it needs for that.
+#[derive(Debug, Default)]
+pub(crate) struct Slot<'a> {
+    ids: Option<PathIds<'a>>,
+    /// None: it is at nothing.
+    last: Option<Doing>,
+}
+
+impl<'a> Slot<'a> {
+    fn id(&mut self, key: &'a Key, root: u32, path: &[u8]) -> Id {
+        self.ids.get_or_insert_with(|| PathIds::new(key)).id(root, path)
+    }
+
+    fn set(&mut self, (underway, thread): (&Underway, usize), doing: Option<Doing>) {
+        if self.last != doing {
+            underway.note(thread, doing);
+            self.last = doing;
+        }
+    }
+}
+
 /// A directory whose names are handled.
 #[derive(Clone, Copy)]
 pub(crate) struct Noted<'a> {
     underway: &'a Underway,
-    key: Key,
+    key: &'a Key,
     id: Id,
+    thread: usize,
     /// Its names are handled one by one.
     pub(crate) is_suspected: bool,
 }
 
-impl Noted<'_> {
+impl<'a> Noted<'a> {
     fn name(&self, name: &[u8]) -> Id {
         self.key.below(self.id, name)
     }
 
+    fn set(&self, slot: &mut Slot<'a>, doing: Doing) {
+        slot.set((self.underway, self.thread), Some(doing));
+    }
+
     /// Notes that a thread is about to handle these names.
-    pub(crate) fn note(&self, thread: usize, names: &[Name<'_>]) {
+    pub(crate) fn note(&self, slot: &mut Slot<'a>, names: &[Name<'_>]) {
         let doing = match names {
             [name] => {
                 let name = self.name(name.bytes());
@@ -35,14 +61,14 @@ impl Noted<'_> {
             }
             _ => Doing::new(What::Many, (self.id, self.id), self.id),
         };
-        self.underway.note(thread, Some(doing));
+        self.set(slot, doing);
     }
 
     /// Notes that a thread is about to open or read a directory. Returns whether it is left out.
-    fn note_directory(&self, thread: usize, directory: Id, turn: u64) -> bool {
+    fn note_directory(&self, slot: &mut Slot<'a>, directory: Id, turn: u64) -> bool {
         // Each turn is another thing: a large directory that is read on makes progress.
         let of = if turn == 0 { directory } else { self.key.below(directory, &turn.to_le_bytes()) };
-        self.underway.note(thread, Some(Doing::new(What::Directory, (of, directory), directory)));
+        self.set(slot, Doing::new(What::Directory, (of, directory), directory));
         self.underway.suspects().leave_unread(directory)
     }
 
@@ -61,11 +87,11 @@ impl<'a, V: Handler> TreeJob<'a, V> {
     ) -> Option<Noted<'a>> {
         let journal = self.journal?;
         let underway = journal.underway()?;
-        worker.is_noted = true;
         worker.noter.path.set(directory);
-        let id = journal.earlier().id(directory.root_index(), worker.noter.path.below_root());
+        let path = worker.noter.path.below_root();
+        let id = worker.slot.id(journal.key(), directory.root_index(), path);
         let is_suspected = underway.suspects().has_directory(id);
-        Some(Noted { underway, key: journal.key(), id, is_suspected })
+        Some(Noted { underway, key: journal.key(), id, thread: worker.index, is_suspected })
     }
 
     /// Notes that a thread is about to open a directory in another one. Returns whether it is left out.
@@ -76,7 +102,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         name: &CStr,
     ) -> bool {
         self.noted(worker, parent)
-            .is_some_and(|noted| noted.note_directory(worker.index, noted.name(name.to_bytes()), 0))
+            .is_some_and(|noted| noted.note_directory(&mut worker.slot, noted.name(name.to_bytes()), 0))
     }
 
     /// The same of a root.
@@ -85,9 +111,9 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         else {
             return false;
         };
-        worker.is_noted = true;
-        let (key, id) = (journal.key(), journal.earlier().id(root, b""));
-        Noted { underway, key, id, is_suspected: false }.note_directory(worker.index, id, 0)
+        let (key, thread) = (journal.key(), worker.index);
+        let id = key.root(root);
+        Noted { underway, key, id, thread, is_suspected: false }.note_directory(&mut worker.slot, id, 0)
     }
 
     /// Notes that a thread is about to read names of a directory, the first ones or later ones.
@@ -98,7 +124,7 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         turn: u64,
     ) {
         if let Some(noted) = self.noted(worker, directory) {
-            noted.note_directory(worker.index, noted.id, turn);
+            noted.note_directory(&mut worker.slot, noted.id, turn);
         }
     }
 
@@ -118,16 +144,14 @@ impl<'a, V: Handler> TreeJob<'a, V> {
                 }
                 None => Doing::new(What::Name, (file, file), noted.id),
             };
-            noted.underway.note(worker.index, Some(doing));
+            noted.set(&mut worker.slot, doing);
         }
     }
 
-    /// Notes that a thread is at nothing.
-    pub(crate) fn note_nothing(&self, worker: &mut Worker<'a, V>) {
-        if std::mem::take(&mut worker.is_noted)
-            && let Some(underway) = self.journal.and_then(|journal| journal.underway())
-        {
-            underway.note(worker.index, None);
+    /// A task has ended. If the thread has another one, that notes what it is at; else this notes that the thread is at nothing.
+    pub(crate) fn note_end(&self, worker: &mut Worker<'a, V>, has_tasks: bool) {
+        if !has_tasks && let Some(underway) = self.journal.and_then(|journal| journal.underway()) {
+            worker.slot.set((underway, worker.index), None);
         }
     }
 }

@@ -24,6 +24,7 @@ use rustix::fd::OwnedFd;
 use crate::descriptors::Budget;
 use crate::inject::{Poison, meet};
 use crate::tree::anchors::Anchors;
+use crate::tree::at::Slot;
 use crate::tree::away::Sent;
 use crate::tree::debts::Due;
 use crate::tree::directory::Directory;
@@ -105,8 +106,7 @@ pub(crate) struct Worker<'a, V: Handler> {
     pub(crate) buffer: Vec<MaybeUninit<u8>>,
     pub(crate) names: Names,
     pub(crate) noter: Noter<'a, V::State>,
-    /// The current task has noted what it is at.
-    pub(crate) is_noted: bool,
+    pub(crate) slot: Slot<'a>,
     /// Names of the current buffer that the rules exclude.
     pub(crate) excluded: u64,
 }
@@ -447,7 +447,7 @@ impl<'a, V: Handler> Job for TreeJob<'a, V> {
             buffer: Vec::new(),
             names: Names::default(),
             noter: Noter::new(self.journal, &self.options.stop),
-            is_noted: false,
+            slot: Slot::default(),
             excluded: 0,
         }
     }
@@ -486,7 +486,7 @@ impl<'a, V: Handler> Job for TreeJob<'a, V> {
             Task::Settle(is_help) => self.settle(worker, is_help, queue),
             Task::Redo(redo) => Thread { job: self, worker, queue }.redo(*redo),
         }
-        self.note_nothing(worker);
+        self.note_end(worker, queue.has_tasks());
         // What failed outside of a slice keeps none from being done.
         worker.noter.take_failure();
         self.counters[worker.index].looked(steps);

@@ -233,8 +233,8 @@ impl<R: SliceResults> Journal<R> {
     }
 
     /// The key of the job.
-    pub(crate) fn key(&self) -> Key {
-        self.key
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
     }
 
     /// The number of the run, from 1.

@@ -30,6 +30,7 @@ use super::wait::{Limits, Wait};
 use super::writer::writer;
 use crate::cpu::{available_cores, cores};
 use crate::job::Job;
+use crate::log::LogLimits;
 use crate::options::{Options, Outcome, Status};
 use crate::pool::run_with;
 use crate::stop::Stop;
@@ -455,6 +456,12 @@ impl<'e> Session<'e> {
     #[must_use]
     pub fn goes_on(&self) -> bool {
         self.goes_on
+    }
+
+    /// When a rank writes the log of a job.
+    #[must_use]
+    pub fn log_limits(&self) -> LogLimits {
+        if self.goes_on { LogLimits::where_ranks_survive() } else { LogLimits::default() }
     }
 
     /// Whether the other ranks notice when one dies.

@@ -55,7 +55,7 @@ impl Maker<'_> {
             Ok(opened) if self.is_own_home(to, &opened) => return Err(failed(Errno::EXIST)),
             Ok(_) if to.mirror.is_new() => return refuse_taken(to, Step::MakeDirectory),
             Ok(opened) if self.is_of_another(item, &opened)? => return Err(failed(Errno::EXIST)),
-            Ok(_) => return Ok(()),
+            Ok(opened) => return self.begin_unknown(false, &opened),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
         }
@@ -71,7 +71,10 @@ impl Maker<'_> {
         let alias = to.mirror.alias(to.name);
         match retry(|| rustix::fs::mkdirat(&to.directory, &alias, Mode::RWXU)) {
             Ok(()) => Ok(()),
-            Err(Errno::EXIST) => self.take_alias(from, to, &alias).map_err(failed),
+            Err(Errno::EXIST) => {
+                let opened = self.take_alias(from, to, &alias).map_err(failed)?;
+                self.begin_unknown(true, &opened)
+            }
             Err(errno) => Err(failed(errno)),
         }
     }
@@ -116,7 +119,7 @@ impl Maker<'_> {
     ///
     /// No other process can know that name. Either the reply to the first request to make it was lost, or an earlier run of the job has made it,
     /// or the source lists its name twice.
-    fn take_alias(&self, from: Source<'_>, to: &Place<'_>, alias: &CStr) -> Result<(), Errno> {
+    fn take_alias(&self, from: Source<'_>, to: &Place<'_>, alias: &CStr) -> Result<OwnedFd, Errno> {
         let opened = sys::open_directory_at(&to.directory, alias)?;
         let found = sys::stat_descriptor(&opened)?;
         let own = self.target.stores.own_uid(found.device);
@@ -125,12 +128,12 @@ impl Maker<'_> {
             return Err(Errno::EXIST);
         }
         if self.target.is_resumed() || sys::names_of(&opened, 1)?.is_empty() {
-            return Ok(());
+            return Ok(opened);
         }
         // For a SOURCE itself no directory was listed.
         let names = sys::names_of(from.directory, usize::MAX).unwrap_or_default();
         let times = names.iter().filter(|name| name.as_c_str() == from.name).count();
-        if times > 1 { Ok(()) } else { Err(Errno::EXIST) }
+        if times > 1 { Ok(opened) } else { Err(Errno::EXIST) }
     }
 
     /// Whether an existing directory is the private directory of this copy and of concurrent copies.
@@ -174,7 +177,9 @@ impl Maker<'_> {
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
         let failed = |errno| FileError::new(Step::OpenDirectory, errno);
         let Opened { descriptor: opened, found } = self.open_made(&mirror).map_err(failed)?;
-        self.begin_unknown(&mirror)?;
+        if here.directory.parent().is_none() && !mirror.is_redone() {
+            self.begin_unknown(mirror.target.alias().is_some(), &opened)?;
+        }
         if mirror.target.alias().is_some() {
             mirror.set_new(self.target.stores.failed_syncs());
             if self.target.stores.waits_in(&mirror) && self.target.stores.failed_syncs() > 0 {

@@ -70,7 +70,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
                     job.visit.name_left_out(directory, block[0].name);
                     continue;
                 }
-                noted.note(self.worker.index, &block[..count]);
+                noted.note(&mut self.worker.slot, &block[..count]);
             }
             pass(Point::Consumption);
             let here = Here { directory, descriptor: &descriptor, slice: Some(slice) };
@@ -92,7 +92,6 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             }
         }
         self.worker.facts = facts;
-        job.note_nothing(self.worker);
         job.end_names(self.worker, slice, self.queue);
         names
     }
