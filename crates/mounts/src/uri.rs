@@ -152,7 +152,7 @@ impl Text<'_> {
     /// `SCHEME://HOLDER/VOLUME/PATH`; holders that are files stand in brackets, which are escaped everywhere else but in addresses.
     fn write(&self, uri: &Uri, out: &mut Vec<u8>) {
         let identity = &uri.identity;
-        escape(&identity.scheme, b"+.-", out);
+        escape(&identity.scheme, b"+.-_", out);
         out.extend_from_slice(b"://");
         match &identity.holder {
             Holder::Servers(servers) => escape(&(self.servers)(servers), b"[]:@,.-_", out),

@@ -1,5 +1,5 @@
 //! The table of file-system types: one row for each, with the source for how its data becomes durable. To add a type, add a row here and
-//! a line to the test of mounts in `crates/mounts/tests/types.rs`. Nothing is looked up here.
+//! a line to the test of mounts in `crates/mounts/tests/mounts/types.rs`. Nothing is looked up here.
 
 use super::columns::{
     CopyBy, DISK, Durability, Handles, MEMORY, Mounts, PARALLEL, Reach, SERVER, UNKNOWN, UriRule,

@@ -1,0 +1,5 @@
+//! Names of mounted file systems: by recorded and written lines, and by mounts of this machine.
+
+mod answers;
+mod traps;
+mod types;
