@@ -175,9 +175,10 @@ impl<'a> Namer<'a> {
         })
     }
 
-    /// The name of a path that lies below a mount. None: here the path leads back to the mount, so that it was meant in another namespace.
+    /// The name of a path that lies below a mount. None: it is relative, to a directory that nobody knows any more, or here it leads back
+    /// to the mount, so that it was meant in another namespace.
     fn path(&mut self, path: &[u8], above: &Mount, depth: u32) -> Option<Uri> {
-        let path = normal(path);
+        let path = normal(Some(path).filter(|path| path.starts_with(b"/"))?);
         let mount = self.index.find(&path)?;
         if self.mounts[mount].device == above.device || matches!(self.names[mount], Name::Begun) {
             return None;

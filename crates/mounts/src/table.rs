@@ -145,8 +145,9 @@ impl MountTable {
         layers.map(|layer| self.layer(&layer, overlay)).collect()
     }
 
-    /// A path that leads back to the overlay was meant in another namespace.
+    /// A path that leads back to the overlay was meant in another namespace; where a relative one leads nobody knows any more.
     fn layer(&self, path: &[u8], overlay: &Mount) -> Option<Uri> {
+        let path = Some(path).filter(|path| path.starts_with(b"/"))?;
         self.mount_of(path).filter(|mount| mount.device != overlay.device).and_then(|_| self.uri_of(path))
     }
 
