@@ -89,6 +89,7 @@ fn has_changed(file: &std::fs::File) -> Result<bool, ReadError> {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn unreadable(error: std::io::Error) -> ReadError {
     ReadError::Unreadable(Errno(error.raw_os_error().unwrap_or(Errno::IO.0)))
 }

@@ -59,7 +59,10 @@ impl Answers {
     }
 
     pub(crate) fn address(mut self, name: &str, addresses: &[&str]) -> Self {
-        self.addresses.insert(name.to_owned(), addresses.iter().map(|each| each.parse().unwrap()).collect());
+        self.addresses.insert(
+            name.to_owned(),
+            addresses.iter().map(|each| each.parse().expect("an address")).collect(),
+        );
         self
     }
 
@@ -68,12 +71,12 @@ impl Answers {
         let root = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n".to_owned();
         let numbered = (2..).zip(lines).map(|(id, line)| format!("{id} 1 {line}\n"));
         let text: String = std::iter::once(root).chain(numbered).collect();
-        MountTable::from_bytes(text.as_bytes(), self).unwrap()
+        MountTable::from_bytes(text.as_bytes(), self).expect("a table")
     }
 
     /// The name of a path with one mount on the root.
     pub(crate) fn uri(&self, line: &str, path: &str) -> Uri {
-        self.table(&[line]).uri_of(path.as_bytes()).unwrap()
+        self.table(&[line]).uri_of(path.as_bytes()).expect("a mount")
     }
 }
 
