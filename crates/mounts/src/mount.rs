@@ -48,20 +48,24 @@ pub struct Mount {
     pub propagation: Propagation,
     /// Options of the mount and of the file system, as the line has them.
     options: [Vec<u8>; 2],
+    /// Looked up once.
+    known: Option<&'static FileSystem>,
 }
 
 impl Mount {
     pub(crate) fn new(line: &MountLine<'_>) -> Self {
         let text = |field| unescaped(field).into_owned();
         let (major, minor) = line.device;
+        let (kind, source) = (text(line.kind), text(line.source));
         Self {
             id: line.id,
             parent: line.parent,
             device: Device { major, minor },
             root: text(line.root),
             point: text(line.point),
-            kind: text(line.kind),
-            source: text(line.source),
+            known: mounted_type(&kind, &source),
+            kind,
+            source,
             propagation: propagation(line.tags),
             options: [line.options.to_vec(), line.super_options.to_vec()],
         }
@@ -69,23 +73,23 @@ impl Mount {
 
     /// Its row in the table of file-system types. None: a type that is not known, of which nothing is assumed.
     #[must_use]
-    pub fn known(&self) -> Option<&'static FileSystem> {
-        mounted_type(&self.kind, &self.source)
+    pub const fn known(&self) -> Option<&'static FileSystem> {
+        self.known
     }
 
     /// Where its data is, from its type alone. For overlays and loop devices [`MountTable::reach_of`](crate::MountTable::reach_of) knows more.
     #[must_use]
     pub fn reach(&self) -> Reach {
-        self.known().map_or(Reach::Unknown, |known| known.mounts.reach)
+        self.known.map_or(Reach::Unknown, |known| known.mounts.reach)
     }
 
     pub(crate) fn rule(&self) -> UriRule {
-        self.known().map_or(UriRule::Unknown, |known| known.mounts.rule)
+        self.known.map_or(UriRule::Unknown, |known| known.mounts.rule)
     }
 
     /// How its URIs begin.
     pub(crate) fn scheme(&self) -> &[u8] {
-        let scheme = self.known().map_or("", |known| known.mounts.scheme);
+        let scheme = self.known.map_or("", |known| known.mounts.scheme);
         if scheme.is_empty() { &self.kind } else { scheme.as_bytes() }
     }
 
