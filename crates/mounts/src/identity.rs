@@ -116,9 +116,10 @@ impl Identity {
     }
 
     fn volume_relation(&self, other: &Self) -> Relation {
-        if matches!((&self.holder, &other.holder), (Holder::Unknown(one), Holder::Unknown(two)) if one != two)
-        {
-            return Relation::Unknown;
+        let is_unknown = |identity: &Self| matches!(identity.holder, Holder::Unknown(_));
+        if is_unknown(self) || is_unknown(other) {
+            // Its volume is not known either, so that this tells nothing.
+            return Relation::Same;
         }
         let is_unnamed = |identity: &Self| identity.volume.is_empty() && identity.scheme == b"ceph";
         if is_unnamed(self) != is_unnamed(other) {

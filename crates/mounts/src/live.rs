@@ -61,6 +61,17 @@ impl LiveTable {
     }
 }
 
+impl MountTable {
+    /// Reads the table of this process once.
+    ///
+    /// # Errors
+    /// `/proc/self/mountinfo` cannot be read, or has lines that are none.
+    pub fn read(probes: &dyn Probes) -> Result<Self, ReadError> {
+        let mut file = std::fs::File::open("/proc/self/mountinfo").map_err(unreadable)?;
+        Self::from_bytes(&read_whole(&mut file)?, probes).map_err(ReadError::Invalid)
+    }
+}
+
 /// The kernel gives the text in parts of a page. A change between two of them may hide a line, so it is read again until none was
 /// reported meanwhile.
 fn read_whole(file: &mut std::fs::File) -> Result<Vec<u8>, ReadError> {

@@ -28,17 +28,29 @@ pub(crate) struct Asker<'a> {
     addresses: Addresses,
     /// Names of disks with their UUIDs, once they were asked for.
     uuids: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+    /// The mount point of the mount that is named leads to that mount, so that it can be asked by its path.
+    is_visible: bool,
 }
 
 impl<'a> Asker<'a> {
     pub(crate) fn new(probes: &'a dyn Probes, addresses: Addresses) -> Self {
-        Self { probes, host: Arc::new(probes.host()), addresses, uuids: None }
+        Self { probes, host: Arc::new(probes.host()), addresses, uuids: None, is_visible: false }
     }
 
     /// Addresses of a server by its name, asked once.
     pub(crate) fn addresses(&mut self, name: &[u8]) -> &[IpAddr] {
         let probes = self.probes;
         self.addresses.entry(name.to_vec()).or_insert_with(|| probes.addresses(name))
+    }
+
+    /// An extended attribute of the root of a mount.
+    pub(crate) fn attribute(&self, mount: &Mount, name: &str) -> Option<Vec<u8>> {
+        if self.is_visible { self.probes.attribute(&mount.point, name) } else { None }
+    }
+
+    /// Inode number of the root of a mount.
+    pub(crate) fn inode(&self, mount: &Mount) -> Option<u64> {
+        if self.is_visible { self.probes.inode(&mount.point) } else { None }
     }
 
     /// UUID of what is on a disk, by the disk's name in `/dev`, as udev has found it; of btrfs, as the kernel has it.
@@ -104,6 +116,7 @@ impl<'a> Namer<'a> {
 
     fn made(&mut self, mount: usize, depth: u32) -> Uri {
         let of = &self.mounts[mount];
+        self.asker.is_visible = self.index.find(&of.point) == Some(mount);
         let stacked = match (depth.checked_sub(1), of.rule()) {
             (None, _) => None,
             (Some(depth), UriRule::Device) => self.image(of, depth),
@@ -120,7 +133,12 @@ impl<'a> Namer<'a> {
     fn plain(&mut self, mount: usize) -> Uri {
         let of = &self.mounts[mount];
         let on = DeviceOn { host: Arc::clone(&self.asker.host), device: of.device };
-        let is_local = matches!(of.rule(), UriRule::Device | UriRule::Layers);
+        // An image that is not found may be on a server, and so may layers. What is in an upper layer, no other host sees.
+        let is_local = match of.rule() {
+            UriRule::Device => !of.source.starts_with(b"/dev/loop"),
+            UriRule::Layers => of.option("upperdir").is_some(),
+            _ => false,
+        };
         let holder = if is_local { Holder::Local(on) } else { Holder::Unknown(on) };
         self.uri(of, Found { holder, volume: Vec::new(), prefix: Vec::new() })
     }
@@ -202,6 +220,7 @@ fn reach(mount: &Mount, holder: &Holder) -> Reach {
     match holder {
         Holder::Image(image) => image.identity().reach,
         Holder::Layers(layers) => all(&mut layers.iter().map(|layer| layer.identity().reach)),
+        Holder::Unknown(_) if mount.reach() == Reach::Local => Reach::Unknown,
         _ => mount.reach(),
     }
 }

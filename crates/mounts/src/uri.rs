@@ -72,7 +72,17 @@ impl Uri {
         if holders == Relation::Unknown && !is_named(one, two) {
             return Relation::Unknown;
         }
-        holders.and(|| Relation::of(self.full_path() == other.full_path()))
+        holders.and(|| self.path_relation(other))
+    }
+
+    fn path_relation(&self, other: &Self) -> Relation {
+        let is_same = self.full_path() == other.full_path();
+        // A directory of CephFS that is known by its inode has a path that nobody here knows.
+        let is_numbered = |uri: &Self| uri.identity.scheme == b"ceph" && uri.path.starts_with(b"/#");
+        if !is_same && (is_numbered(self) || is_numbered(other)) {
+            return Relation::Unknown;
+        }
+        Relation::of(is_same)
     }
 
     /// Volume and path.

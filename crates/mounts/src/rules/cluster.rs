@@ -12,8 +12,7 @@ pub(super) fn ceph(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     if mount.kind.starts_with(b"fuse") {
         return ceph_fuse(mount, asker);
     }
-    let fsid =
-        |asker: &Asker<'_>| asker.probes.attribute(&mount.point, "ceph.cluster_fsid").map(|id| fsid_of(&id));
+    let fsid = |asker: &Asker<'_>| asker.attribute(mount, "ceph.cluster_fsid").map(|id| fsid_of(&id));
     if let Some((device, directory)) = split_once(&mount.source, b"=") {
         let (_, named) = split_once(device, b"@")?;
         let (id, name) = split_once(named, b".")?;
@@ -36,9 +35,9 @@ pub(super) fn ceph(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
 
 /// Which directory is mounted is not shown. Inode 1 is the top of a CephFS; another one is named by its number.
 fn ceph_fuse(mount: &Mount, asker: &Asker<'_>) -> Option<Found> {
-    let id = fsid_of(&asker.probes.attribute(&mount.point, "ceph.cluster_fsid")?);
+    let id = fsid_of(&asker.attribute(mount, "ceph.cluster_fsid")?);
     let mut found = Found::new(Holder::Cluster(id), b"", b"");
-    match asker.probes.inode(&mount.point)? {
+    match asker.inode(mount)? {
         1 => {}
         inode => found.prefix = format!("/#{inode}").into_bytes(),
     }
@@ -70,7 +69,7 @@ pub(super) fn daos(mount: &Mount, asker: &Asker<'_>) -> Option<Found> {
     if let (Some(pool), Some(container)) = (mount.option("pool"), container) {
         return Some(Found::new(Holder::Cluster(pool.into_owned()), &container, b""));
     }
-    let value = asker.probes.attribute(&mount.point, "user.daos")?;
+    let value = asker.attribute(mount, "user.daos")?;
     let value = value.split(|byte| *byte == 0).next().unwrap_or_default();
     let (pool, rest) = first_name(split_once(value, b"://")?.1);
     let container = first_name(rest).0;
@@ -100,7 +99,7 @@ pub(super) fn bucket(mount: &Mount) -> Option<Found> {
 
 /// The name of a CernVM-FS repository.
 pub(super) fn repository(mount: &Mount, asker: &Asker<'_>) -> Option<Found> {
-    let name = asker.probes.attribute(&mount.point, "user.fqrn")?;
+    let name = asker.attribute(mount, "user.fqrn")?;
     Some(Found::new(Holder::Cluster(name.trim_ascii().to_ascii_lowercase()), b"", b""))
 }
 

@@ -182,6 +182,37 @@ fn loop_mounts_are_followed_to_their_images() {
     };
     let file = of(&image.path().parent().unwrap().join("image"));
     assert_eq!(of(&image.path().join("a")).to_string(), format!("ext4://[{file}]/a"));
+    let once = MountTable::read(&SystemProbes::new().unwrap()).unwrap();
+    assert_eq!(once.len(), table.table().len());
+    drop(image);
+    let Some(image) = skip::unless_available(test, atta_testkit::mounts::loop_image("btrfs", 128)) else {
+        return;
+    };
+    let table = MountTable::read(&SystemProbes::new().unwrap()).unwrap();
+    let uri = table.uri_of(image.path().to_str().unwrap().as_bytes()).unwrap();
+    let uuid = uri.identity().uuid.clone().expect("the kernel knows the UUIDs of btrfs");
+    assert_eq!(uuid.len(), 36);
+}
+
+#[test]
+fn subvolumes_and_uuids_of_btrfs_are_found() {
+    let test = "subvolumes_and_uuids_of_btrfs_are_found";
+    let _lock = Lock::for_mounts().unwrap();
+    let scratch = Scratch::new("btrfs").unwrap();
+    let script = r#"
+        command -v mkfs.btrfs >/dev/null && command -v btrfs >/dev/null || { echo 'no btrfs-progs' >&2; exit 4; }
+        truncate --size=128M image; mkdir top sub
+        mkfs.btrfs -q image >/dev/null; mount -o loop image top
+        btrfs subvolume create top/@home >/dev/null
+        mount -o subvol=@home "$(findmnt -no SOURCE top)" sub
+        report "$1/top" "$1/sub"
+    "#;
+    let Some(report) = skip::unless_available(test, Report::of(scratch.path(), script)) else { return };
+    report.assert_found();
+    let (top, sub) = (report.uri(&scratch.join("top/@home/f")), report.uri(&scratch.join("sub/f")));
+    assert_eq!(top.path(), b"/@home/f");
+    // The namespace is gone, and with it the loop device: nobody knows the image any more.
+    assert_eq!((top.relation(&sub), top.hash() == sub.hash()), (Relation::Same, true));
 }
 
 #[test]

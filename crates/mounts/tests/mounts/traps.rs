@@ -152,6 +152,10 @@ fn gluster_volumes_have_two_spellings() {
         (Unknown, false),
         "one pool, or two"
     );
+    // Recorded: two clients of GlusterFS 10.3 on one host.
+    let rest = "rw,relatime - fuse.glusterfs 192.0.2.1:v1 rw,user_id=0,group_id=0,default_permissions,max_read=131072";
+    let client = |device| here().uri(&format!("0:{device} / /m {rest}"), "/m/f");
+    assert_eq!((client(39).relation(&client(40)), client(39).hash() == client(40).hash()), (Same, true));
     let part = here().uri("0:4 / /m rw - fuse.glusterfs host:/v1/a:/b rw", "/m/f");
     assert_eq!(part.canonical(), b"glusterfs://host/v1/a:/b/f");
 }
@@ -184,6 +188,18 @@ fn ceph_is_named_by_its_cluster() {
     assert_eq!(relation("ceph 10.0.0.1:/ rw", "ceph 10.0.0.2:/ rw").0, Unknown);
 }
 
+// What is asked by its mount point is asked of the mount on top.
+#[test]
+fn hidden_mounts_are_not_asked() {
+    let answers = here().attribute("/m", "ceph.cluster_fsid", "aa").inode("/m", 1);
+    let text = b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\n\
+        2 1 0:40 / /m rw - fuse.ceph-fuse ceph-fuse rw\n\
+        3 2 0:41 / /m rw - fuse.ceph-fuse ceph-fuse rw\n";
+    let table = atta_mounts::MountTable::from_bytes(text, &answers).unwrap();
+    let names: Vec<_> = table.iter().skip(1).map(|(_, root)| root.to_string()).collect();
+    assert_eq!(names, ["ceph://0:40@node1/", "ceph://aa/"]);
+}
+
 // `ceph-fuse -r DIRECTORY` shows the same source as the whole file system.
 #[test]
 fn ceph_fuse_of_a_directory_is_no_top() {
@@ -195,7 +211,9 @@ fn ceph_fuse_of_a_directory_is_no_top() {
     };
     assert_eq!(of(here(), 1).relation(&of(there(), 1)), Same);
     assert_eq!(of(here(), 1 << 40).relation(&of(there(), 1 << 40)), Same);
+    assert_eq!(of(here(), 1).relation(&of(there(), 1 << 40)), Unknown);
     assert_ne!(of(here(), 1).canonical(), of(there(), 1 << 40).canonical());
+    assert!(of(here(), 1).is_same_file_system(&of(there(), 1 << 40)));
 }
 
 #[test]
@@ -209,7 +227,9 @@ fn unknown_fuse_is_neither_one_nor_two() {
         "autofs a rw",
     ] {
         assert_eq!(relation(mounted, mounted), (Unknown, false), "{mounted}");
-        assert_eq!(relation(mounted, "ext4 /dev/sda rw"), (Unknown, false), "{mounted}");
+        for other in ["ext4 /dev/sda rw", "nfs srv:/e rw,addr=10.0.0.5", "ceph x@aa.fs=/ rw"] {
+            assert_eq!(relation(mounted, other), (Unknown, false), "{mounted}, {other}");
+        }
         let uri = top(&here(), mounted);
         assert!(!uri.identity().is_proven() && uri.identity().reach != Reach::Local, "{mounted}");
         assert_eq!(relation_of(&uri, &top(&here(), mounted)), (Same, true), "one mount of one kernel");
@@ -361,6 +381,13 @@ fn images_that_are_gone_are_not_guessed() {
         let uri = answers.uri("7:3 / /m ro - squashfs /dev/loop3 ro", "/m/f");
         assert_eq!(uri.canonical(), b"squashfs://7:3@boot-1/f", "{backing}");
     }
+    // It may be an image on a server.
+    let gone = |answers: Answers| answers.uri("7:3 / /m ro - squashfs /dev/loop3 ro", "/m/f");
+    assert_eq!(
+        (gone(here()).relation(&gone(there())), gone(here()).identity().reach),
+        (Unknown, Reach::Unknown)
+    );
+    assert_eq!(gone(here()).relation(&gone(here())), Same);
     // An image that lies on itself, as seen from here.
     let answers = here().files(&[("/sys/block/loop3/loop/backing_file", "/m/image")]);
     let uri = answers.uri("7:3 / /m ro - squashfs /dev/loop3 ro", "/m/f");
