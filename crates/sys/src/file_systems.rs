@@ -261,6 +261,31 @@ mod tests {
     }
 
     #[test]
+    fn speeds_and_handles_are_those_of_the_kind() {
+        let row = |kind: &str| mounted_type(kind.as_bytes(), b"").unwrap().mounts;
+        // FGFS, ftinfo.
+        for (kind, speed, scalability) in [
+            ("nfs", 1, 1),
+            ("lustre", 1, 6),
+            ("gpfs", 1, 6),
+            ("dvs", 1, 2),
+            ("xfs", 2, 1),
+            ("tmpfs", 10, 1),
+            ("proc", 10, 1),
+        ] {
+            assert_eq!((row(kind).speed, row(kind).scalability), (speed, scalability), "{kind}");
+        }
+        for known in KNOWN {
+            let Mounts { reach, is_parallel, handles, rule, .. } = known.mounts;
+            assert!(!is_parallel || reach == Reach::Remote, "{}", known.name);
+            assert!(reach != Reach::Local || rule == UriRule::Device, "{}", known.name);
+            assert!(handles != Handles::AllHosts || reach == Reach::Remote, "{}", known.name);
+        }
+        assert_eq!((row("nfs4").handles, row("ext4").handles), (Handles::AllHosts, Handles::ThisHost));
+        assert_eq!((row("cifs").handles, row("fuse.x").handles), (Handles::Nowhere, Handles::Nowhere));
+    }
+
+    #[test]
     fn no_unknown_type_is_local() {
         let unknown = KNOWN.iter().filter(|known| known.mounts.rule == UriRule::Unknown);
         assert!(unknown.clone().count() > 3);

@@ -2,6 +2,7 @@
 //! original FGFS makes.
 
 use crate::answers::Answers;
+use crate::types::{TYPES, answers};
 use atta_mounts::Relation::{Different, Same, Unknown};
 use atta_mounts::{Aliases, Holder, Relation, Uri};
 use atta_sys::file_systems::Reach;
@@ -28,6 +29,60 @@ fn relation_of(one: &Uri, other: &Uri) -> (Relation, bool) {
     let relation = one.file_system_relation(other);
     assert_eq!(other.file_system_relation(one), relation);
     (relation, one.canonical() == other.canonical() && one.hash() == other.hash())
+}
+
+/// Equal names mean equal files, and equal files have equal names as soon as all that hosts know of servers is put together. Tried on all
+/// pairs of mounts of two hosts.
+#[test]
+fn names_are_equal_for_equal_files_only() {
+    let more = [
+        "nfs4 srv:/e rw,addr=10.0.0.5",
+        "nfs4 10.0.0.5:/e rw",
+        "nfs4 srv:/ rw",
+        "nfs srv:/e/m rw,addr=10.0.0.6",
+        "nfs localhost:/e rw",
+        "lustre 10.0.0.1@tcp:10.0.0.2@tcp:/fs1 rw",
+        "lustre 10.0.0.2@tcp:/fs1 rw",
+        "lustre 10.0.0.3@tcp:/fs1 rw",
+        "fuse.glusterfs srv:/e rw",
+        "fuse.glusterfs g1:v1 rw",
+        "ceph 10.0.0.1:/ rw",
+        "ceph x@aaaa-01.fs=/e rw",
+        "gpfs gpfs1 rw",
+        "gpfs gpfs1 rw,dev=a:b",
+        "fuse.sshfs a@srv: rw",
+        "fuse.sshfs srv: rw",
+        "afs #e:e rw",
+        "overlay o ro,lowerdir=/m:/e",
+        "overlay o ro,lowerdir=/e:/m",
+        "overlay o ro,lowerdir=/e",
+        "smb3 //srv/e rw",
+        "tmpfs srv:/e rw",
+        "fuse.e srv:/e rw",
+    ];
+    // Each has a device of its own, as on a real host.
+    let more = (100..).zip(more);
+    let more = more.map(|(device, mounted)| (format!("0:{device} / /m rw - {mounted}"), "/m/e".to_owned()));
+    let types = TYPES.iter().map(|(_, line, path, _)| ((*line).to_owned(), (*path).to_owned()));
+    let mounts: Vec<_> = types.chain(more).collect();
+    let on = |boot: &str| {
+        let answers = answers(boot);
+        mounts.iter().map(|(line, path)| answers.uri(line, path)).collect::<Vec<_>>()
+    };
+    let (here, there) = (on("boot-1"), on("boot-2"));
+    for (one, other) in here.iter().flat_map(|one| here.iter().chain(&there).map(move |other| (one, other))) {
+        let mut aliases = Aliases::default();
+        for uri in [one, other] {
+            if let Holder::Servers(servers) = &uri.identity().holder {
+                aliases.add(servers);
+            }
+        }
+        let relation = one.relation(other);
+        assert_eq!(other.relation(one), relation, "{one} {other}");
+        let is_equal = one.canonical_with(&aliases) == other.canonical_with(&aliases);
+        assert_eq!(is_equal, relation == Same, "{one} {other}");
+        assert!(one.canonical() != other.canonical() || relation == Same, "{one} {other}");
+    }
 }
 
 // Defect 1: two exports of one server were one "unique" file.

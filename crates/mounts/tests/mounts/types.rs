@@ -6,7 +6,7 @@ use atta_mounts::Mount;
 use atta_sys::file_systems::{KNOWN, Reach};
 
 /// Row of the table, line without its first two fields, path, canonical name.
-const TYPES: &[(&str, &str, &str, &str)] = &[
+pub(crate) const TYPES: &[(&str, &str, &str, &str)] = &[
     ("tmpfs", "0:40 / /m rw - tmpfs t rw,size=1m", "/m/a", "tmpfs://0:40@boot/a"),
     ("ramfs", "0:40 / /m rw - ramfs r rw", "/m/a", "ramfs://0:40@boot/a"),
     ("devtmpfs", "0:6 / /dev rw - devtmpfs udev rw", "/dev/null", "devtmpfs://0:6@boot/null"),
@@ -111,8 +111,9 @@ const TYPES: &[(&str, &str, &str, &str)] = &[
     ("nfsd", "0:72 / /m rw - nfsd nfsd rw", "/m/a", "nfsd://0:72@boot/a"),
 ];
 
-fn answers() -> Answers {
-    Answers::on("boot", "node1")
+/// What the lines do not say.
+pub(crate) fn answers(boot: &str) -> Answers {
+    Answers::on(boot, "node1")
         .files(&[
             ("/etc/beegfs/c.conf", "sysMgmtdHost = wrong\n"),
             ("/proc/fs/beegfs/1-A/config", "cfgFile = /etc/beegfs/other.conf\nsysMgmtdHost = other\n"),
@@ -129,7 +130,7 @@ fn answers() -> Answers {
 
 #[test]
 fn each_type_has_a_row_a_line_and_a_name() {
-    let answers = answers();
+    let answers = answers("boot");
     for (row, line, path, expected) in TYPES {
         let table = answers.table(&[line]);
         let uri = table.uri_of(path.as_bytes()).unwrap();
@@ -146,7 +147,7 @@ fn each_type_has_a_row_a_line_and_a_name() {
 // A.3: everything that the original did not know was local.
 #[test]
 fn no_network_file_system_is_taken_for_local() {
-    let answers = answers();
+    let answers = answers("boot");
     for (row, line, path, _) in TYPES {
         let known = KNOWN.iter().find(|known| known.name == *row).unwrap();
         let reach = answers.table(&[line]).reach_of(path.as_bytes()).unwrap();
@@ -162,7 +163,7 @@ fn no_network_file_system_is_taken_for_local() {
 
 #[test]
 fn host_names_are_only_shown() {
-    let answers = answers();
+    let answers = answers("boot");
     let shown = |line, path| answers.uri(line, path).to_string();
     assert_eq!(shown("8:2 / /m rw - ext4 /dev/sda2 rw", "/m/a b"), "ext4://8:2@node1/a%20b");
     assert_eq!(shown("0:4 / /m rw - nfs Srv:/e rw,addr=192.0.2.7", "/m/\u{e9}"), "nfs://srv/e/%c3%a9");
