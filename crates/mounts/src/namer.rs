@@ -117,7 +117,7 @@ impl<'a> Namer<'a> {
 
     fn made(&mut self, mount: usize, depth: u32) -> Uri {
         let of = &self.mounts[mount];
-        self.asker.is_visible = self.index.find(&of.point) == Some(mount);
+        self.asker.is_visible = self.index.shows(mount);
         let stacked = match (depth.checked_sub(1), of.rule()) {
             (None, _) => None,
             (Some(depth), UriRule::Device) => self.image(of, depth),

@@ -64,20 +64,19 @@ pub(crate) fn found(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
 /// has them; otherwise names are asked for.
 fn servers(named: &[(&[u8], &[u8])], known: &[IpAddr], asker: &mut Asker<'_>) -> Option<Servers> {
     let named: Vec<_> = named.iter().filter(|(name, _)| !name.is_empty()).collect();
-    let server = |(name, suffix): &&(&[u8], &[u8])| Server::new(name, suffix, &asker.host);
-    let mut servers = Servers::new(named.iter().map(server).collect())?;
+    let servers = named.iter().map(|(name, suffix)| Server::new(name, suffix, &asker.host));
+    let servers: Vec<_> = servers.collect();
     let mut more = Vec::new();
-    for (name, suffix) in named {
-        let is_name = matches!(Server::new(name, suffix, &asker.host), Server::Name(..));
-        let found = if !known.is_empty() {
-            known.to_vec()
-        } else if is_name {
-            asker.addresses(name).to_vec()
-        } else {
-            Vec::new()
+    for (server, (name, suffix)) in servers.iter().zip(named) {
+        let found = match server {
+            _ if !known.is_empty() => known,
+            Server::Name(..) => asker.addresses(name),
+            _ => &[],
         };
+        let found = found.to_vec();
         more.extend(found.into_iter().map(|address| Server::at(address, suffix, &asker.host)));
     }
+    let mut servers = Servers::new(servers)?;
     servers.add(more);
     Some(servers)
 }

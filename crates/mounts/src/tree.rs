@@ -19,6 +19,8 @@ use crate::path::{below, without_root_slash};
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     entries: Vec<Entry>,
+    /// For each mount, whether a path leads to it.
+    is_visible: Vec<bool>,
 }
 
 #[derive(Debug)]
@@ -34,25 +36,25 @@ struct Entry {
 impl Index {
     pub(crate) fn new(mounts: &[Mount]) -> Self {
         let children = Children::of(mounts);
-        let is_visible = |index: &usize| {
-            let point = without_root_slash(&mounts[*index].point);
-            children.walk(point) == Some(*index)
-        };
+        let point = |mount: usize| without_root_slash(&mounts[mount].point);
+        let is_visible: Vec<_> =
+            (0..mounts.len()).map(|mount| children.walk(point(mount)) == Some(mount)).collect();
         let mut entries: Vec<_> = (0..mounts.len())
-            .filter(is_visible)
-            .map(|mount| Entry {
-                point: without_root_slash(&mounts[mount].point).to_vec(),
-                mount,
-                above: None,
-            })
+            .filter(|mount| is_visible[*mount])
+            .map(|mount| Entry { point: point(mount).to_vec(), mount, above: None })
             .collect();
         entries.sort_by(|one, other| in_walk_order(&one.point, &other.point));
-        let mut index = Self { entries };
+        let mut index = Self { entries, is_visible };
         for at in 1..index.entries.len() {
             let point = &index.entries[at].point;
             index.entries[at].above = index.enclosing(at - 1, point);
         }
         index
+    }
+
+    /// Whether the mount point of a mount, by its index, leads to it.
+    pub(crate) fn shows(&self, mount: usize) -> bool {
+        self.is_visible[mount]
     }
 
     /// The mount that a path in normal form leads to, by its index.
