@@ -1,7 +1,11 @@
-//! Properties of file systems by the type that `statfs` reports: how data becomes durable, who can copy bytes within them, which have
-//! layouts, and on which sizes are unreliable. One table, with a source for each line. It mounts nothing and measures nothing.
+//! Properties of file systems by the type that `statfs` or the mount table reports: how data becomes durable, who can copy bytes within
+//! them, which have layouts, on which sizes are unreliable, and what identifies a mounted one. There is one table (`table.rs`) with a
+//! source for each row, and `columns.rs` explains its columns. It mounts nothing and measures nothing.
 //!
-//! Nothing is assumed of a type that is not in the table: each file on it is synced by itself.
+//! Nothing is assumed of a type that is not in the table: each file on it is synced by itself, and it is not taken for local.
+
+mod columns;
+mod table;
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -9,181 +13,18 @@ use std::os::unix::ffi::OsStrExt as _;
 use rustix::fd::AsFd;
 use rustix::fs::StatFs;
 
+use crate::mount_line::{MountLine, line_of, unescaped};
 use crate::stat;
 use crate::stat::Features;
 
-/// How data on a file system is made durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// Not at all: it is in memory.
-    Volatile,
-    /// One `syncfs` makes durable all that was written to it.
-    Whole,
-    /// Only an `fsync` of a file or directory is known to make it durable.
-    Each,
-}
+pub use columns::{CopyBy, Durability, Handles, Mounts, Reach, UriRule};
+pub use table::{FileSystem, KNOWN};
 
-/// Who moves bytes from file to file without this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CopyBy {
-    /// The servers.
-    Server,
-    /// The kernel, from page to page (`copy_file_range`). Some other file systems have lost bytes by it.
-    Pages,
-    /// None, or unknown.
-    Nobody,
-}
-
-/// One type of file system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileSystem {
-    magic: u32,
-    /// As in `/proc/filesystems`.
-    pub name: &'static str,
-    /// How data on it is made durable.
-    pub durability: Durability,
-    /// Who copies bytes within it.
-    pub copy_by: CopyBy,
-    /// Files have layouts over servers that a copy may ask for (`lustre.lov`).
-    pub has_layouts: bool,
-    /// The source for its durability: files of Linux, unless another source is named.
-    source: &'static str,
-}
-
-const fn known(magic: u32, name: &'static str, durability: Durability, source: &'static str) -> FileSystem {
-    FileSystem { magic, name, durability, copy_by: CopyBy::Nobody, has_layouts: false, source }
-}
-
-const fn copied_by(copy_by: CopyBy, of: FileSystem) -> FileSystem {
-    FileSystem { copy_by, ..of }
-}
-
-const fn with_layouts(of: FileSystem) -> FileSystem {
-    FileSystem { has_layouts: true, ..of }
-}
-
-/// `OVERLAYFS_SUPER_MAGIC`: what it is depends on what is below it.
-const OVERLAY: u32 = 0x794c_7630;
-
-/// The known types.
-pub const KNOWN: &[FileSystem] = &[
-    copied_by(
-        CopyBy::Pages,
-        known(0x0102_1994, "tmpfs", Durability::Volatile, "mm/shmem.c: `noop_fsync`, no backing device"),
-    ),
-    known(0x8584_58f6, "ramfs", Durability::Volatile, "fs/ramfs: `noop_fsync`, no backing device"),
-    copied_by(
-        CopyBy::Pages,
-        known(
-            0x0000_ef53,
-            "ext2, ext3, ext4",
-            Durability::Whole,
-            "fs/ext4/super.c: ext4_sync_fs commits the journal and flushes the disk; fs/ext2/super.c: ext2_sync_fs, sync_blockdev",
-        ),
-    ),
-    known(
-        0x5846_5342,
-        "xfs",
-        Durability::Whole,
-        "fs/xfs/xfs_super.c: xfs_fs_sync_fs forces the log, with a flush of the disk",
-    ),
-    known(
-        0x9123_683e,
-        "btrfs",
-        Durability::Whole,
-        "fs/btrfs/super.c: btrfs_sync_fs waits for ordered data and commits the transaction",
-    ),
-    known(0xf2f5_2010, "f2fs", Durability::Whole, "fs/f2fs/super.c: f2fs_sync_fs writes a checkpoint"),
-    known(0xca45_1a4e, "bcachefs", Durability::Whole, "fs/bcachefs/fs.c: bch2_sync_fs flushes the journal"),
-    known(
-        0x2fc1_2fc1,
-        "zfs",
-        Durability::Whole,
-        "OpenZFS, module/os/linux/zfs/zfs_vfsops.c: zfs_sync commits the intent log of the dataset",
-    ),
-    copied_by(
-        CopyBy::Server,
-        known(
-            0x0000_6969,
-            "nfs",
-            Durability::Whole,
-            "fs/nfs/write.c: nfs_write_inode with WB_SYNC_ALL writes back and commits; RFC 1813 3.3, RFC 8881 18: names are durable when the server answers",
-        ),
-    ),
-    copied_by(
-        CopyBy::Server,
-        known(
-            0x00c3_6400,
-            "ceph",
-            Durability::Whole,
-            "fs/ceph/super.c: ceph_sync_fs waits for all writes and for the metadata servers",
-        ),
-    ),
-    known(
-        0x7461_636f,
-        "ocfs2",
-        Durability::Whole,
-        "fs/ocfs2/super.c: ocfs2_sync_fs commits the journal and waits",
-    ),
-    known(0x0116_1970, "gfs2", Durability::Whole, "fs/gfs2/super.c: gfs2_sync_fs flushes the log"),
-    with_layouts(known(
-        0x0bd0_0bd0,
-        "lustre",
-        Durability::Each,
-        "Lustre, llite/super25.c: no sync_fs; its writeback does not wait for the servers' disks",
-    )),
-    known(
-        0x1983_0326,
-        "beegfs",
-        Durability::Each,
-        "BeeGFS client, FhgfsOpsSuper.c: neither sync_fs nor write_inode",
-    ),
-    copied_by(
-        CopyBy::Server,
-        known(0xfe53_4d42, "smb2, smb3", Durability::Each, "fs/smb/client/cifsfs.c: no sync_fs"),
-    ),
-    copied_by(
-        CopyBy::Server,
-        known(0xff53_4d42, "cifs", Durability::Each, "fs/smb/client/cifsfs.c: no sync_fs"),
-    ),
-    known(
-        0x6573_5546,
-        "fuse",
-        Durability::Each,
-        "fs/fuse/inode.c: fuse_sync_fs asks the server only for virtiofs and the like",
-    ),
-    known(0x0102_1997, "9p", Durability::Each, "fs/9p/vfs_super.c: no sync_fs"),
-];
-
-/// File systems whose contents the kernel makes while they are read: `linux/magic.h`, and where that lacks them, the source of each.
-const PSEUDO: &[u32] = &[
-    0x9fa0,      // proc
-    0x6265_6572, // sysfs
-    0x6462_6720, // debugfs
-    0x7472_6163, // tracefs
-    0x7363_6673, // securityfs
-    0x0027_e0eb, // cgroup
-    0x6367_7270, // cgroup2
-    0xf97c_ff8c, // selinuxfs
-    0x4341_5d53, // smackfs
-    0x5a3c_69f0, // apparmorfs
-    0x6165_676c, // pstore
-    0xde5e_81e4, // efivarfs
-    0xcafe_4a11, // bpf
-    0x4249_4e4d, // binfmt_misc
-    0x6265_6570, // configfs: fs/configfs/mount.c
-    0x6573_5543, // fusectl: fs/fuse/control.c
-    0x1980_0202, // mqueue: ipc/mqueue.c
-    0x0765_5821, // resctrl
-    0x9fa1,      // openpromfs
-    0xabba_1974, // xenfs
-];
+use table::OVERLAY;
 
 /// Whether the kernel makes the contents of the file system that something is on while they are read, so that sizes say nothing.
 pub fn is_pseudo(descriptor: impl AsFd) -> bool {
-    #[expect(clippy::useless_conversion, reason = "its type depends on the architecture")]
-    let magic = |found: StatFs| low(i64::from(found.f_type));
-    rustix::fs::fstatfs(descriptor).is_ok_and(|found| PSEUDO.contains(&magic(found)))
+    type_of(descriptor).is_some_and(|known| known.is_pseudo)
 }
 
 /// Whether something is on an NFS mount.
@@ -199,8 +40,26 @@ pub fn known_type(found: &StatFs) -> Option<&'static FileSystem> {
 }
 
 fn find(magic: i64) -> Option<&'static FileSystem> {
-    KNOWN.iter().find(|known| known.magic == low(magic))
+    KNOWN.iter().find(|known| known.magic == Some(low(magic)))
 }
+
+/// What is known of a mount, from its type and its source in the mount table (without escapes). A source counts where the type alone
+/// does not tell (FUSE). A FUSE type that is not in the table is `fuse`.
+#[must_use]
+pub fn mounted_type(kind: &[u8], source: &[u8]) -> Option<&'static FileSystem> {
+    let has_type = |known: &&FileSystem| known.mounts.types.iter().any(|name| name.as_bytes() == kind);
+    let named = KNOWN.iter().find(has_type);
+    if named.is_some_and(|named| named.name != FUSE) {
+        return named;
+    }
+    let is_fuse = named.is_some() || kind.starts_with(b"fuse.");
+    let begins = |prefix: &str| source.starts_with(prefix.as_bytes());
+    let by_source = KNOWN.iter().find(|known| is_fuse && known.mounts.source_prefix.is_some_and(begins));
+    by_source.or_else(|| KNOWN.iter().find(|known| is_fuse && known.name == FUSE))
+}
+
+/// The row of all FUSE types that have none of their own.
+const FUSE: &str = "fuse";
 
 /// Some architectures extend the sign of a magic number.
 #[expect(
@@ -253,7 +112,7 @@ fn upper_layer(directory: impl AsFd, features: Features, overlay: &StatFs) -> Op
 /// The upper layer's path, from the line of a mount in `/proc/self/mountinfo` (proc(5)). None: there is none, or the overlay is
 /// volatile.
 fn upper_directory(mounts: &[u8], mount: u64) -> Option<Vec<u8>> {
-    let mut options = field_of(mounts, mount, 3)?.split(|byte| *byte == b',');
+    let mut options = line_of(mounts, mount)?.super_options.split(|byte| *byte == b',');
     // Newer kernels report it as `fsync=volatile`: then no sync does anything.
     let is_volatile = |option: &[u8]| {
         option == b"volatile"
@@ -262,16 +121,7 @@ fn upper_directory(mounts: &[u8], mount: u64) -> Option<Vec<u8>> {
     if options.clone().any(is_volatile) {
         return None;
     }
-    options.find_map(|option| option.strip_prefix(b"upperdir=")).map(unescaped)
-}
-
-/// A field of the line of a mount: 1: type, 2: source, 3: options. Any number of optional fields end with a dash before them.
-fn field_of(mounts: &[u8], mount: u64, field: usize) -> Option<&[u8]> {
-    let mount = mount.to_string();
-    let line = mounts
-        .split(|byte| *byte == b'\n')
-        .find(|line| line.split(|byte| *byte == b' ').next() == Some(mount.as_bytes()))?;
-    line.split(|byte| *byte == b' ').skip_while(|field| *field != b"-").nth(field)
+    options.find_map(|option| option.strip_prefix(b"upperdir=")).map(|path| unescaped(path).into_owned())
 }
 
 /// Whether a directory may not be renamed while others work below it: GlusterFS. Its servers find entries by paths, so a rename of a directory makes
@@ -280,20 +130,13 @@ fn field_of(mounts: &[u8], mount: u64, field: usize) -> Option<&[u8]> {
 pub fn has_fragile_renames(directory: impl AsFd, features: Features) -> bool {
     let Ok(place) = stat::place_of(&directory, features) else { return false };
     let mounts = std::fs::read("/proc/self/mountinfo").unwrap_or_default();
-    field_of(&mounts, place.mount, 1) == Some(b"fuse.glusterfs")
+    row_of(&mounts, place.mount).is_some_and(|known| known.has_fragile_renames)
 }
 
-/// `\NNN`, three octal digits, stands for a byte.
-fn unescaped(field: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&first, more)) = rest.split_first() {
-        let octal = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok();
-        let escaped = more.get(..3).filter(|_| first == b'\\').and_then(octal);
-        bytes.push(escaped.unwrap_or(first));
-        rest = if escaped.is_some() { &more[3..] } else { more };
-    }
-    bytes
+/// The row of a mount.
+fn row_of(mounts: &[u8], mount: u64) -> Option<&'static FileSystem> {
+    let MountLine { kind, source, .. } = line_of(mounts, mount)?;
+    mounted_type(&unescaped(kind), &unescaped(source))
 }
 
 #[cfg(test)]
@@ -308,8 +151,9 @@ mod tests {
     fn type_of_a_mount_follows_the_optional_fields() {
         let mounts = b"24 1 0:22 / / rw - ext4 /dev/a rw\n\
             31 24 0:48 / /volume rw,relatime shared:9 master:2 - fuse.glusterfs host:/volume rw,user_id=0\n";
-        let of = |mount| field_of(mounts, mount, 1);
-        assert_eq!((of(24), of(31), of(3)), (Some(&b"ext4"[..]), Some(&b"fuse.glusterfs"[..]), None));
+        let of = |mount| row_of(mounts, mount).map(|row| (row.name, row.has_fragile_renames));
+        assert_eq!((of(24), of(3)), (Some(("ext2, ext3, ext4", false)), None));
+        assert_eq!(of(31), Some(("glusterfs", true)));
     }
 
     // Hazard 31.
@@ -377,17 +221,75 @@ mod tests {
         for mount in [22, 37, 38, 39, 3, 99] {
             assert_eq!(upper_directory(mounts, mount), None, "{mount}");
         }
-        assert_eq!(unescaped(b"\\04"), b"\\04");
     }
 
     #[test]
     fn each_type_is_there_once_and_has_a_source() {
         for (at, known) in KNOWN.iter().enumerate() {
             assert!(!known.source.is_empty() && !known.name.is_empty());
-            assert!(KNOWN[at + 1..].iter().all(|other| other.magic != known.magic), "{}", known.name);
+            let others = &KNOWN[at + 1..];
+            assert!(
+                known.magic.is_none() || others.iter().all(|other| other.magic != known.magic),
+                "{}",
+                known.name
+            );
+            let types = known.mounts.types;
+            let is_apart = |other: &FileSystem| !other.mounts.types.iter().any(|name| types.contains(name));
+            assert!(others.iter().all(is_apart), "{}", known.name);
+            assert!(!types.is_empty() || known.mounts.source_prefix.is_some(), "{}", known.name);
         }
         let with_layouts: Vec<_> = KNOWN.iter().filter(|known| known.has_layouts).collect();
         assert_eq!(with_layouts.len(), 1);
+    }
+
+    #[test]
+    fn twenty_types_are_made_while_they_are_read() {
+        let pseudo: Vec<_> = KNOWN.iter().filter(|known| known.is_pseudo).collect();
+        assert_eq!(pseudo.len(), 20);
+        let proc = std::fs::File::open("/proc/self/status").unwrap();
+        assert!(is_pseudo(proc) && !is_pseudo(std::fs::File::open("/").unwrap()));
+    }
+
+    #[test]
+    fn types_of_mounts_are_found_by_name_or_source() {
+        let name = |kind: &[u8], source: &[u8]| mounted_type(kind, source).map(|known| known.name);
+        assert_eq!(name(b"nfs4", b"server:/e"), Some("nfs"));
+        assert_eq!(name(b"fuse", b"mfs#master:9421"), Some("moosefs"));
+        assert_eq!(name(b"fuse.other", b"x"), Some("fuse"));
+        assert_eq!(name(b"ext4", b"mfs#master:9421"), Some("ext2, ext3, ext4"));
+        assert_eq!((name(b"new", b"mfs#"), name(b"", b"")), (None, None));
+    }
+
+    #[test]
+    fn speeds_and_handles_are_those_of_the_kind() {
+        let row = |kind: &str| mounted_type(kind.as_bytes(), b"").unwrap().mounts;
+        // FGFS, ftinfo.
+        for (kind, speed, scalability) in [
+            ("nfs", 1, 1),
+            ("lustre", 1, 6),
+            ("gpfs", 1, 6),
+            ("dvs", 1, 2),
+            ("xfs", 2, 1),
+            ("tmpfs", 10, 1),
+            ("proc", 10, 1),
+        ] {
+            assert_eq!((row(kind).speed, row(kind).scalability), (speed, scalability), "{kind}");
+        }
+        for known in KNOWN {
+            let Mounts { reach, is_parallel, handles, rule, .. } = known.mounts;
+            assert!(!is_parallel || reach == Reach::Remote, "{}", known.name);
+            assert!(reach != Reach::Local || rule == UriRule::Device, "{}", known.name);
+            assert!(handles != Handles::AllHosts || reach == Reach::Remote, "{}", known.name);
+        }
+        assert_eq!((row("nfs4").handles, row("ext4").handles), (Handles::AllHosts, Handles::ThisHost));
+        assert_eq!((row("cifs").handles, row("fuse.x").handles), (Handles::Nowhere, Handles::Nowhere));
+    }
+
+    #[test]
+    fn no_unknown_type_is_local() {
+        let unknown = KNOWN.iter().filter(|known| known.mounts.rule == UriRule::Unknown);
+        assert!(unknown.clone().count() > 3);
+        assert!(unknown.map(|known| known.mounts.reach).all(|reach| reach != Reach::Local));
     }
 
     #[test]

@@ -9,8 +9,11 @@ pub mod blocked;
 pub mod data;
 pub mod descriptors;
 pub mod file_systems;
+#[cfg(test)]
+mod fuzz;
 mod listing;
 pub mod locks;
+pub mod mount_line;
 mod open;
 mod raw;
 mod removal;

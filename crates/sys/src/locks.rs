@@ -6,6 +6,7 @@ use rustix::fd::AsFd;
 use rustix::fs::FlockOperation;
 
 use crate::file_systems;
+use crate::mount_line::line_of;
 use crate::retry::retry;
 use crate::stat::{Features, place_of};
 
@@ -27,16 +28,13 @@ pub fn are_local_for_directories(directory: impl AsFd) -> bool {
 /// Whether the mount of an NFS file keeps locks to itself. One that cannot be looked up counts as one that does not.
 fn has_local_locks(file: impl AsFd) -> bool {
     let Ok(place) = place_of(file, Features::default()) else { return false };
-    std::fs::read_to_string("/proc/self/mountinfo").is_ok_and(|mounts| keeps_locks(&mounts, place.mount))
+    std::fs::read("/proc/self/mountinfo").is_ok_and(|mounts| keeps_locks(&mounts, place.mount))
 }
 
 /// Whether a mount with this number is one of NFS with local locks: `nolock`, `local_lock=flock` or `local_lock=all`.
-fn keeps_locks(mounts: &str, mount: u64) -> bool {
-    let mount = mount.to_string();
-    let line = mounts.lines().find(|line| line.split(' ').next() == Some(mount.as_str()));
-    let options = line.and_then(|line| line.split_once(" - ")).and_then(|(_, rest)| rest.split(' ').nth(2));
-    let is_one = |option: &str| ["nolock", "local_lock=flock", "local_lock=all"].contains(&option);
-    options.is_some_and(|options| options.split(',').any(is_one))
+fn keeps_locks(mounts: &[u8], mount: u64) -> bool {
+    let is_one = |option: &[u8]| matches!(option, b"nolock" | b"local_lock=flock" | b"local_lock=all");
+    line_of(mounts, mount).is_some_and(|line| line.super_options.split(|byte| *byte == b',').any(is_one))
 }
 
 #[cfg(test)]
@@ -62,12 +60,12 @@ mod tests {
             )
         };
         for local in ["local_lock=all", "local_lock=flock", "nolock,local_lock=all"] {
-            assert!(keeps_locks(&line(local), 31), "{local}");
-            assert!(!keeps_locks(&line(local), 24) && !keeps_locks(&line(local), 3));
+            assert!(keeps_locks(line(local).as_bytes(), 31), "{local}");
+            assert!(!keeps_locks(line(local).as_bytes(), 24) && !keeps_locks(line(local).as_bytes(), 3));
         }
         for shared in ["local_lock=none", "local_lock=posix", "hard"] {
-            assert!(!keeps_locks(&line(shared), 31), "{shared}");
+            assert!(!keeps_locks(line(shared).as_bytes(), 31), "{shared}");
         }
-        assert!(!keeps_locks("", 31));
+        assert!(!keeps_locks(b"", 31));
     }
 }

@@ -1,0 +1,156 @@
+//! What identifies a mounted file system, and when two of them are one. Pure: it compares what is known, and says where that is not enough.
+
+use std::sync::Arc;
+
+use atta_sys::file_systems::{FileSystem, Reach};
+
+use crate::mount::Device;
+use crate::probes::Host;
+use crate::server::Servers;
+use crate::uri::Uri;
+
+/// Whether two names mean one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// They do.
+    Same,
+    /// They do not.
+    Different,
+    /// What is known does not tell: ranks must find out, as by a file that one makes and the other looks for.
+    Unknown,
+}
+
+impl Relation {
+    /// Both must hold for one thing.
+    #[must_use]
+    pub fn and(self, other: impl FnOnce() -> Self) -> Self {
+        match self {
+            Self::Different => self,
+            Self::Same => other(),
+            Self::Unknown if other() == Self::Different => Self::Different,
+            Self::Unknown => self,
+        }
+    }
+
+    pub(crate) fn of(is_same: bool) -> Self {
+        if is_same { Self::Same } else { Self::Different }
+    }
+}
+
+/// A device number of a running kernel. Containers of one machine share the kernel.
+#[derive(Clone, Debug)]
+pub struct DeviceOn {
+    /// The kernel.
+    pub host: Arc<Host>,
+    /// The number that it gives to the file system while this is mounted.
+    pub device: Device,
+}
+
+impl PartialEq for DeviceOn {
+    /// The host's name does not count.
+    fn eq(&self, other: &Self) -> bool {
+        self.device == other.device && self.host.boot_id == other.host.boot_id
+    }
+}
+
+impl Eq for DeviceOn {}
+
+/// Who holds the data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// Servers, by names and addresses.
+    Servers(Servers),
+    /// Something with an id that all hosts know: a cluster, a pool, a bucket. Empty: the only one, as far as hosts of one job go.
+    Cluster(Vec<u8>),
+    /// This host alone.
+    Local(DeviceOn),
+    /// It is not known who. Only mounts under one kernel with one number are known to be one.
+    Unknown(DeviceOn),
+    /// A file, the image of a loop device.
+    Image(Box<Uri>),
+    /// Layers that cannot be written to, the topmost first.
+    Layers(Vec<Uri>),
+}
+
+/// A file system, as all hosts can name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// How its URIs begin: `nfs` for both types of NFS, the type for local ones.
+    pub scheme: Vec<u8>,
+    /// Who holds it.
+    pub holder: Holder,
+    /// Which one of the holder's it is: export, share, volume, name. No slash at its ends. Empty: the only one, or it is not known.
+    pub volume: Vec<u8>,
+    /// UUID of the disk. It does not count: copied disk images have it, too.
+    pub uuid: Option<Vec<u8>>,
+    /// Where the data is.
+    pub reach: Reach,
+    /// Volumes are directories of one tree of the server, so that one may lie in another (NFS).
+    pub(crate) is_one_tree: bool,
+    /// Its row in the table of types.
+    pub(crate) known: Option<&'static FileSystem>,
+}
+
+impl Identity {
+    /// Its row in the table of types. None: the type is not known.
+    #[must_use]
+    pub const fn known(&self) -> Option<&'static FileSystem> {
+        self.known
+    }
+
+    /// Whether hosts can tell from the name alone that it is one file system. Otherwise they must find out.
+    #[must_use]
+    pub fn is_proven(&self) -> bool {
+        match &self.holder {
+            Holder::Unknown(_) => false,
+            Holder::Image(image) => image.identity().is_proven(),
+            Holder::Layers(layers) => layers.iter().all(|layer| layer.identity().is_proven()),
+            Holder::Servers(_) | Holder::Cluster(_) | Holder::Local(_) => true,
+        }
+    }
+
+    /// Whether both are one file system. Two exports of one server are two.
+    #[must_use]
+    pub fn relation(&self, other: &Self) -> Relation {
+        self.holder_relation(other).and(|| self.volume_relation(other))
+    }
+
+    fn volume_relation(&self, other: &Self) -> Relation {
+        let is_unknown = |identity: &Self| matches!(identity.holder, Holder::Unknown(_));
+        if is_unknown(self) || is_unknown(other) {
+            // Its volume is not known either, so that this tells nothing.
+            return Relation::Same;
+        }
+        let is_unnamed = |identity: &Self| identity.volume.is_empty() && identity.scheme == b"ceph";
+        if is_unnamed(self) != is_unnamed(other) {
+            // The default file system of a cluster has a name.
+            return Relation::Unknown;
+        }
+        Relation::of(self.volume == other.volume)
+    }
+
+    /// Whether the holders are one.
+    pub(crate) fn holder_relation(&self, other: &Self) -> Relation {
+        match (&self.holder, &other.holder) {
+            (Holder::Unknown(one), Holder::Unknown(two)) if one == two => Relation::Same,
+            (Holder::Unknown(_), _) | (_, Holder::Unknown(_)) => Relation::Unknown,
+            _ if self.scheme != other.scheme => Relation::Different,
+            (Holder::Servers(one), Holder::Servers(two)) => one.relation(two),
+            (Holder::Cluster(one), Holder::Cluster(two)) if one.is_empty() != two.is_empty() => {
+                Relation::Unknown
+            }
+            (Holder::Cluster(one), Holder::Cluster(two)) => Relation::of(one == two),
+            // One host knows the id of the cluster, the other one only servers of it.
+            (Holder::Cluster(_), Holder::Servers(_)) | (Holder::Servers(_), Holder::Cluster(_)) => {
+                Relation::Unknown
+            }
+            (Holder::Local(one), Holder::Local(two)) => Relation::of(one == two),
+            (Holder::Image(one), Holder::Image(two)) => one.relation(two),
+            (Holder::Layers(one), Holder::Layers(two)) if one.len() == two.len() => {
+                let relations = one.iter().zip(two);
+                relations.fold(Relation::Same, |all, (one, two)| all.and(|| one.relation(two)))
+            }
+            _ => Relation::Different,
+        }
+    }
+}

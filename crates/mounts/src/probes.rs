@@ -1,0 +1,91 @@
+//! What cannot be read from the mount table and is asked of the system when a table is built: never about a path that is looked up. A
+//! trait, so that tests answer by themselves and a deadline can be put around the real answers. An answer that does not come is none.
+
+use std::net::IpAddr;
+
+/// This running kernel, and who it is for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Random number of this start of the kernel (`/proc/sys/kernel/random/boot_id`): the same in all containers of a machine.
+    pub boot_id: Vec<u8>,
+    /// Host name. Only shown: containers of a machine have several, and two machines may have the same.
+    pub name: Vec<u8>,
+    /// Number of the network namespace, in which loopback addresses have their meaning.
+    pub network: Vec<u8>,
+}
+
+impl Host {
+    /// A host with the first network namespace.
+    #[must_use]
+    pub fn new(boot_id: &[u8], name: &[u8]) -> Self {
+        Self { boot_id: boot_id.to_vec(), name: name.to_vec(), network: Vec::new() }
+    }
+}
+
+/// What is asked. Each question may take as long as a server or resolver takes.
+pub trait Probes {
+    /// This host. Asked once.
+    fn host(&self) -> Host;
+
+    /// Contents of a small file: configurations, `/sys`, `/proc`.
+    fn file(&self, path: &[u8]) -> Option<Vec<u8>>;
+
+    /// Target of a symbolic link.
+    fn link(&self, path: &[u8]) -> Option<Vec<u8>>;
+
+    /// Names in a small directory, in any order.
+    fn names(&self, directory: &[u8]) -> Vec<Vec<u8>>;
+
+    /// An extended attribute of the root of a mount.
+    fn attribute(&self, mount_point: &[u8], name: &str) -> Option<Vec<u8>>;
+
+    /// Inode number of the root of a mount.
+    fn inode(&self, mount_point: &[u8]) -> Option<u64>;
+
+    /// Addresses of a server, in any order.
+    fn addresses(&self, server: &[u8]) -> Vec<IpAddr>;
+}
+
+/// Answers nothing but the host: what the mount table alone says.
+#[derive(Clone, Debug)]
+pub struct Silent {
+    host: Host,
+}
+
+impl Silent {
+    /// Probes that know only this.
+    #[must_use]
+    pub const fn on(host: Host) -> Self {
+        Self { host }
+    }
+}
+
+impl Probes for Silent {
+    fn host(&self) -> Host {
+        self.host.clone()
+    }
+
+    fn file(&self, _path: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn link(&self, _path: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn names(&self, _directory: &[u8]) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
+    fn attribute(&self, _mount_point: &[u8], _name: &str) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn inode(&self, _mount_point: &[u8]) -> Option<u64> {
+        None
+    }
+
+    fn addresses(&self, _server: &[u8]) -> Vec<IpAddr> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,163 @@
+//! The mount table of one moment, with the global name of each mount. Built once, with questions to the system where a mount does not say
+//! what it is; then it answers from memory. It does not notice changes; `live.rs` does.
+
+use std::fmt;
+
+use atta_entry::Errno;
+use atta_sys::file_systems::Reach;
+use atta_sys::mount_line::{MountLine, lines};
+
+use crate::mount::Mount;
+use crate::namer::{Addresses, Asker, Namer};
+use crate::path::{below, normal, without_root_slash};
+use crate::probes::Probes;
+use crate::rules::lower_layers;
+use crate::tree::Index;
+use crate::uri::Uri;
+
+/// All mounts of a namespace.
+#[derive(Debug)]
+pub struct MountTable {
+    mounts: Vec<Mount>,
+    /// Names of their roots, in the same order.
+    roots: Vec<Uri>,
+    index: Index,
+    /// Addresses that were asked for, for the next table.
+    addresses: Addresses,
+}
+
+/// A line that is none of `mountinfo`. Nothing can be said without it: it may be the mount on which others are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidLine {
+    /// Number of the line, from 1.
+    pub number: usize,
+}
+
+impl fmt::Display for InvalidLine {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "invalid line of mountinfo: line {}", self.number)
+    }
+}
+
+impl std::error::Error for InvalidLine {}
+
+/// Why a table cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadError {
+    /// The kernel does not give it.
+    Unreadable(Errno),
+    /// It gives something else.
+    Invalid(InvalidLine),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(errno) => write!(out, "read the mount table: /proc/self/mountinfo: {errno}"),
+            Self::Invalid(line) => write!(out, "read the mount table: /proc/self/mountinfo: {line}"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl MountTable {
+    /// Reads the text of `/proc/self/mountinfo` and asks for what it does not say.
+    ///
+    /// # Errors
+    /// The first line that is none.
+    pub fn from_bytes(text: &[u8], probes: &dyn Probes) -> Result<Self, InvalidLine> {
+        Self::with_addresses(text, probes, Addresses::new())
+    }
+
+    pub(crate) fn with_addresses(
+        text: &[u8],
+        probes: &dyn Probes,
+        addresses: Addresses,
+    ) -> Result<Self, InvalidLine> {
+        let mount = |(line, number)| {
+            let read = MountLine::from_bytes(line).ok_or(InvalidLine { number })?;
+            Ok(Mount::new(&read))
+        };
+        let mounts = lines(text).zip(1..).map(mount).collect::<Result<Vec<_>, _>>()?;
+        let index = Index::new(&mounts);
+        let (roots, addresses) = Namer::new(&mounts, &index, Asker::new(probes, addresses)).names();
+        Ok(Self { mounts, roots, index, addresses })
+    }
+
+    pub(crate) fn take_addresses(&mut self) -> Addresses {
+        std::mem::take(&mut self.addresses)
+    }
+
+    /// All mounts, hidden ones too, with the names of their roots.
+    pub fn iter(&self) -> impl Iterator<Item = (&Mount, &Uri)> {
+        self.mounts.iter().zip(&self.roots)
+    }
+
+    /// Number of mounts.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.mounts.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.mounts.is_empty()
+    }
+
+    /// The mount that a path leads to, as the kernel finds it if no symbolic link is in the way. The path is made [normal](normal) first.
+    /// None: the table has no mount above it.
+    #[must_use]
+    pub fn mount_of(&self, path: &[u8]) -> Option<&Mount> {
+        self.index.find(&normal(path)).map(|index| &self.mounts[index])
+    }
+
+    /// The global name of a path, from memory alone: no system call is made for it. The path need not exist. Symbolic links are taken for
+    /// directories; [`resolved`](crate::resolved) follows them.
+    #[must_use]
+    pub fn uri_of(&self, path: &[u8]) -> Option<Uri> {
+        let path = normal(path);
+        let mount = self.index.find(&path)?;
+        let point = without_root_slash(&self.mounts[mount].point);
+        Some(self.roots[mount].below(below(without_root_slash(&path), point)?))
+    }
+
+    /// Where the data of a path is: that of an overlay where its layers are, that of an image where the image is.
+    #[must_use]
+    pub fn reach_of(&self, path: &[u8]) -> Option<Reach> {
+        let mount = self.index.find(&normal(path))?;
+        match self.roots[mount].identity().reach {
+            Reach::Layers => Some(self.reach_of_layers(&self.mounts[mount])),
+            reach => Some(reach),
+        }
+    }
+
+    /// Names of the layers of an overlay, the topmost first, with the upper one if there is one. Empty: it is none. A layer that is not
+    /// visible in this namespace is none.
+    #[must_use]
+    pub fn layers_of(&self, overlay: &Mount) -> Vec<Option<Uri>> {
+        if overlay.reach() != Reach::Layers {
+            return Vec::new();
+        }
+        let upper = overlay.option("upperdir").map(std::borrow::Cow::into_owned);
+        let layers = upper.into_iter().chain(lower_layers(overlay));
+        layers.map(|layer| self.layer(&layer, overlay)).collect()
+    }
+
+    /// A path that leads back to the overlay was meant in another namespace; where a relative one leads nobody knows any more.
+    fn layer(&self, path: &[u8], overlay: &Mount) -> Option<Uri> {
+        let path = Some(path).filter(|path| path.starts_with(b"/"))?;
+        self.mount_of(path).filter(|mount| mount.device != overlay.device).and_then(|_| self.uri_of(path))
+    }
+
+    fn reach_of_layers(&self, overlay: &Mount) -> Reach {
+        let reaches: Option<Vec<_>> =
+            self.layers_of(overlay).into_iter().map(|layer| Some(layer?.identity().reach)).collect();
+        match reaches {
+            Some(all) if all.contains(&Reach::Remote) => Reach::Remote,
+            Some(all) if !all.is_empty() && all.iter().all(|reach| *reach == Reach::Local) => Reach::Local,
+            _ => Reach::Unknown,
+        }
+    }
+}
