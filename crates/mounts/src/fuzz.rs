@@ -1,8 +1,10 @@
 //! The decoders of this crate, for `atta_testkit::fuzz`.
 
+use atta_entry::Code;
 use atta_testkit::fuzz::Target;
+use atta_testkit::fuzz_code;
 
-use crate::{Host, MountTable, Silent};
+use crate::{Device, DeviceOn, Holder, Host, MountTable, Server, Servers, Silent, Uri};
 
 /// The lines of a table, written again without shared subtrees. Each name that it makes must be equal to itself.
 fn again(text: &[u8]) -> Option<Vec<u8>> {
@@ -34,6 +36,42 @@ fn escaped(field: &[u8]) -> Vec<u8> {
     field.iter().flat_map(escape).collect()
 }
 
+/// The names of all mounts of a table.
+fn uris(text: &[u8]) -> Vec<Uri> {
+    let table = MountTable::from_bytes(text, &Silent::on(Host::new(b"boot", b"node"))).unwrap();
+    table.iter().map(|(_, root)| root.clone()).collect()
+}
+
+/// The decoders of names that other ranks send.
+fn sent(table: &[u8]) -> Vec<Target> {
+    let uris = uris(table);
+    let of_servers = |uri: &Uri| match &uri.identity().holder {
+        Holder::Servers(servers) => Some(servers.clone()),
+        _ => None,
+    };
+    let host = Host::new(b"boot", b"node");
+    let servers: Vec<Servers> = uris.iter().filter_map(of_servers).collect();
+    let on = DeviceOn { host: std::sync::Arc::new(host.clone()), device: Device { major: 8, minor: 300 } };
+    let server = |name: &[u8]| Server::new(name, b":1", &host);
+    let servers = servers.iter().map(Code::encoded).collect();
+    let again = |bytes: &[u8]| Servers::decode_all(bytes).map(|value| value.encoded());
+    let uris = uris.iter().map(Code::encoded).collect();
+    let uri_again = |bytes: &[u8]| Uri::decode_all(bytes).map(|value| value.encoded());
+    let four = [server(b"a"), server(b"10.0.0.1"), server(b"fe80::1"), server(b"localhost")];
+    let four = four.iter().map(Code::encoded).collect();
+    let server_again = |bytes: &[u8]| Server::decode_all(bytes).map(|value| value.encoded());
+    vec![
+        fuzz_code!("wire.rs: Host", Host, [host]),
+        fuzz_code!("wire.rs: Device", Device, [on.device]),
+        fuzz_code!("wire.rs: DeviceOn", DeviceOn, [on]).holding(64),
+        Target::new("wire.rs: Server", four, server_again),
+        // The enum behind it.
+        Target::new("wire.rs: Sent", vec![server(b"a").encoded()], server_again),
+        Target::new("wire.rs: Servers", servers, again).holding(80),
+        Target::new("wire.rs: Uri", uris, uri_again).holding(80),
+    ]
+}
+
 fn targets() -> Vec<Target> {
     let table = b"21 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
         36 21 0:40 / /home rw - nfs4 server:/export/home rw,addr=192.0.2.7\n\
@@ -58,13 +96,15 @@ fn targets() -> Vec<Target> {
     let line = |(kind, id): (&str, u64)| {
         [format!("{id} 1 0:{id} / /{id} rw - {kind} //h:1/v:/w=x@y.z ").as_bytes(), options].concat()
     };
-    let others = kinds.into_iter().zip(50..).flat_map(line).collect();
+    let others: Vec<u8> = kinds.into_iter().zip(50..).flat_map(line).collect();
     // What stands beside each line: owned fields, an identity and its entry in the index.
-    vec![
+    let mut targets = sent(&[&table[..], &others].concat());
+    targets.push(
         Target::new("table.rs: from_bytes", vec![table.to_vec(), others], again)
             .of_several_encodings()
             .holding(400),
-    ]
+    );
+    targets
 }
 
 atta_testkit::fuzz_tests!(targets);

@@ -109,6 +109,17 @@ impl Identity {
         }
     }
 
+    /// Whether its relation to every other definite one is known: it is the same, or different. What is not definite may be unknown beside
+    /// any other.
+    #[must_use]
+    pub fn is_definite(&self) -> bool {
+        match &self.holder {
+            Holder::Local(_) => true,
+            Holder::Servers(servers) => servers.is_definite() && self.scheme != b"ceph",
+            _ => false,
+        }
+    }
+
     /// Whether both are one file system. Two exports of one server are two.
     #[must_use]
     pub fn relation(&self, other: &Self) -> Relation {

@@ -15,7 +15,7 @@
 //!   identity.rs  what identifies a file system                       system.rs    the answers of this host
 //!   uri.rs       the global name of a file                           server.rs    names and addresses of servers
 //!   namer.rs     from mount to URI, through loops and overlays       aliases.rs   servers that are one, as several hosts know them
-//!   rules/       one function for each rule of the table
+//!   rules/       one function for each rule of the table             wire.rs      names as bytes for other ranks
 //! ```
 //!
 //! ```
@@ -46,6 +46,7 @@ mod system;
 mod table;
 mod tree;
 mod uri;
+mod wire;
 
 #[cfg(test)]
 mod fuzz;

@@ -17,7 +17,7 @@ use crate::uri::{Uri, root_suffix};
 
 /// How many loop devices and overlays may lie in each other. The kernel stacks two overlays at most, and images can lie in images. Names
 /// contain the names of all that lies below, so that deeper stacks would have names without bound.
-const DEPTH_MAX: u32 = 4;
+pub(crate) const DEPTH_MAX: u32 = 4;
 
 /// Answers that stay true while the mount table changes.
 pub(crate) type Addresses = HashMap<Vec<u8>, Vec<IpAddr>>;

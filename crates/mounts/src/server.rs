@@ -111,6 +111,21 @@ impl Servers {
         self.sort();
     }
 
+    pub(crate) fn parts(&self) -> (&Vec<Server>, &Vec<u8>, bool) {
+        (&self.known, &self.shown, self.are_entries)
+    }
+
+    /// Of what another rank sent. None: it names no server, or not in order.
+    pub(crate) fn from_parts(known: Vec<Server>, shown: Vec<u8>, are_entries: bool) -> Option<Self> {
+        let is_sorted = !known.is_empty() && known.windows(2).all(|pair| pair[0] < pair[1]);
+        is_sorted.then_some(Self { known, shown, are_entries })
+    }
+
+    /// Whether its relation to every other such set is known: it has an address, and stands for one server.
+    pub(crate) fn is_definite(&self) -> bool {
+        !self.are_entries && self.has_address()
+    }
+
     fn sort(&mut self) {
         self.known.sort();
         self.known.dedup();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::aliases::Aliases;
 use crate::identity::{DeviceOn, Holder, Identity, Relation};
 use crate::path::without_root_slash;
-use crate::server::Servers;
+use crate::server::{Server, Servers};
 
 /// The name of a file or directory. Two of them have three names each:
 ///
@@ -45,6 +45,36 @@ impl Uri {
     #[must_use]
     pub fn path(&self) -> &[u8] {
         &self.path
+    }
+
+    /// Calls `each` with the scheme and the servers of this name, and of the images and layers in it.
+    pub fn each_servers(&self, each: &mut dyn FnMut(&[u8], &Servers)) {
+        match &self.identity.holder {
+            Holder::Servers(servers) => each(&self.identity.scheme, servers),
+            Holder::Image(image) => image.each_servers(each),
+            Holder::Layers(layers) => layers.iter().for_each(|layer| layer.each_servers(each)),
+            Holder::Cluster(_) | Holder::Local(_) | Holder::Unknown(_) => {}
+        }
+    }
+
+    /// The same name with what other hosts know of its servers: `more` gets a scheme and servers, and returns other names and addresses of
+    /// these. Images and layers get theirs, too.
+    #[must_use]
+    pub fn with_servers(&self, more: &dyn Fn(&[u8], &Servers) -> Vec<Server>) -> Self {
+        let holder = match &self.identity.holder {
+            Holder::Servers(servers) => {
+                let mut servers = servers.clone();
+                servers.add(more(&self.identity.scheme, &servers));
+                Holder::Servers(servers)
+            }
+            Holder::Image(image) => Holder::Image(Box::new(image.with_servers(more))),
+            Holder::Layers(layers) => {
+                Holder::Layers(layers.iter().map(|layer| layer.with_servers(more)).collect())
+            }
+            Holder::Cluster(_) | Holder::Local(_) | Holder::Unknown(_) => return self.clone(),
+        };
+        let identity = Identity { holder, ..(*self.identity).clone() };
+        Self { identity: Arc::new(identity), path: self.path.clone() }
     }
 
     /// Whether both are on one file system.
