@@ -161,6 +161,12 @@ impl<'e> Link<'e> {
         Tree::new(Rank(self.rank()), self.ranks(), WIDTH)
     }
 
+    /// The tree of the ranks of a group, by their places in it.
+    pub(crate) fn tree_of_group(place: usize, size: usize) -> Tree {
+        let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        Tree::new(Rank(number(place)), number(size), WIDTH)
+    }
+
     pub(crate) fn send(&mut self, to: u32, message: Vec<u8>) -> Result<(), RankError> {
         let (messages, bytes) = self.traffic.entry(to).or_default();
         *messages += 1;

@@ -49,23 +49,47 @@ impl<'e> Meeting<'e> {
     /// Sends a value of the first rank to all. The others pass none.
     pub(crate) fn broadcast<T: Code>(&mut self, value: Option<T>) -> Result<T, RankError> {
         let tree = self.next_step()?;
-        let bytes = match (tree.parent(), value) {
-            (Some(parent), _) => self.receive(parent.0, &[parent.0], &mut Wait::new(self.limits))?,
+        let children: Vec<u32> = tree.children().map(|child| child.0).collect();
+        self.pass_down(tree.parent().map(|parent| parent.0), &children, value)
+    }
+
+    /// Sends a value of the first rank of each group to the others of it. `members` has those of this rank's group, ascending; it is empty
+    /// on a rank without a group. Trees of groups do not touch, so that one step serves all of them.
+    pub(crate) fn multicast<T: Code>(
+        &mut self,
+        members: &[u32],
+        value: Option<T>,
+    ) -> Result<Option<T>, RankError> {
+        self.next_step()?;
+        let Ok(place) = members.binary_search(&self.link.rank()) else { return Ok(None) };
+        let tree = Link::tree_of_group(place, members.len());
+        let rank = |place: Rank| members[place.0 as usize];
+        let children: Vec<u32> = tree.children().map(rank).collect();
+        self.pass_down(tree.parent().map(rank), &children, value).map(Some)
+    }
+
+    fn pass_down<T: Code>(
+        &mut self,
+        parent: Option<u32>,
+        children: &[u32],
+        value: Option<T>,
+    ) -> Result<T, RankError> {
+        let bytes = match (parent, value) {
+            (Some(parent), _) => self.receive(parent, &[parent], &mut Wait::new(self.limits))?,
             (None, Some(value)) => value.encoded(),
             (None, None) => return Err(RankError::Stuck("the first rank gives no value")),
         };
-        for child in tree.children() {
-            self.link.send_step(child.0, self.step, &bytes)?;
+        for child in children {
+            self.link.send_step(*child, self.step, &bytes)?;
         }
         // A rank that has received it may leave at once.
-        let children: Vec<u32> = tree.children().map(|child| child.0).collect();
         let mut wait = Wait::new(self.limits);
         self.link.forget_alive();
         while self.link.unsent()? > 0 {
-            wait.check(&mut self.link, &children)?;
+            wait.check(&mut self.link, children)?;
             std::thread::sleep(POLL);
         }
-        decoded(tree.parent().unwrap_or(Rank::ROOT).0, &bytes)
+        decoded(parent.unwrap_or(Rank::ROOT.0), &bytes)
     }
 
     /// The values of all ranks of this host, in order of rank.
@@ -171,6 +195,26 @@ mod tests {
                         assert_eq!(most.is_some(), rank == 0);
                         assert_eq!(meeting.broadcast(most).unwrap(), 39 + round);
                         assert_eq!(meeting.among_neighbours(&rank).unwrap(), neighbours);
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn first_rank_of_each_group_is_heard_in_it() {
+        // Two groups of every third rank, one of them larger than the tree is wide, and ranks without one.
+        std::thread::scope(|scope| {
+            for mut endpoint in in_process(60) {
+                scope.spawn(move || {
+                    let rank = endpoint.rank();
+                    let group = (0..60).filter(|other| other % 3 == rank % 3).collect::<Vec<_>>();
+                    let group = if rank % 3 == 2 { Vec::new() } else { group };
+                    let mut meeting = meeting(&mut endpoint);
+                    for round in 0..3 {
+                        let value = (group.first() == Some(&rank)).then_some(rank + 10 * round);
+                        let expected = (rank % 3 < 2).then_some(rank % 3 + 10 * round);
+                        assert_eq!(meeting.multicast(&group, value).unwrap(), expected);
                     }
                 });
             }

@@ -280,6 +280,15 @@ impl<'e> Session<'e> {
         self.meeting.broadcast(value)
     }
 
+    /// Sends a value of the first rank of each group of ranks to the others of that group. `members` are all ranks of this rank's group,
+    /// ascending; ranks without a group pass none and get none. All ranks call this together, and no rank is in two groups.
+    ///
+    /// # Errors
+    /// Those of [`reduce`](Self::reduce); or the first rank of a group passes none.
+    pub fn multicast<T: Code>(&mut self, members: &[u32], value: Option<T>) -> Result<Option<T>, RankError> {
+        self.meeting.multicast(members, value)
+    }
+
     /// Combines a value of each rank, and sends the result to all.
     ///
     /// # Errors
