@@ -1,0 +1,61 @@
+//! Which ranks see the same file under a path, and what follows from that: is it on one server, on few, on many, on every host by itself,
+//! and are its copies equal. Built on the global names of `atta-mounts` and on any [`Collective`]. It makes no system call on a path, but
+//! for consistency, which reads files where names do not decide. It writes nothing.
+//!
+//! ```text
+//!   path ──▶ Uri ──▶ Look ──── reduce: sorted runs of classes ───▶ first rank: Verdict ── broadcast ──▶ Distribution
+//!        (mounts)     │                                                                                    │ yes, no, unknown
+//!                     └─ too many classes ▶ Filter ── reduce ──▶ estimate ── broadcast ────────────────────┘
+//! ```
+//!
+//! ```text
+//!   collective.rs    what ranks must be able to do together       ranks.rs       sets of ranks
+//!   known.rs         servers that are one, as all ranks know      class.rs       runs of classes, merged on the way up
+//!   look.rs          what one reduction gathers of a path         verdict.rs     what the first rank concludes
+//!   distribution.rs  answers and the descriptor of a rank         filter.rs      Bloom filter that estimates a number
+//!   status.rs        synchronous queries                          consistency.rs digests, where names do not decide
+//!   mount_map.rs     queries without a message                    contents.rs    sizes and digests of files
+//! ```
+//!
+//! ```
+//! use atta_mounts::{Host, MountTable, Silent};
+//! use atta_status::{Alone, Answer, Options, Status};
+//!
+//! let text = b"21 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+//!              36 21 0:40 / /home rw - nfs4 server:/home rw,addr=192.0.2.7\n";
+//! let table = MountTable::from_bytes(text, &Silent::on(Host::new(b"boot", b"node1"))).unwrap();
+//! let status = Status::join(&mut Alone, &table, Options::default()).unwrap();
+//! let home = status.distribution(&mut Alone, b"/home/me").unwrap();
+//! assert_eq!((home.is_unique(), home.is_fully_distributed()), (Answer::Yes, Answer::No));
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod class;
+mod collective;
+mod consistency;
+mod contents;
+mod distribution;
+mod error;
+mod filter;
+mod known;
+mod look;
+mod mount_map;
+mod options;
+mod ranks;
+mod status;
+mod verdict;
+
+#[cfg(test)]
+mod fuzz;
+
+pub use collective::{Alone, Collective};
+pub use contents::{Contents, Digest, SystemContents};
+pub use distribution::{Answer, Descriptor, Distribution};
+pub use error::StatusError;
+pub use filter::{Estimate, Filter};
+pub use mount_map::MountMap;
+pub use options::Options;
+pub use ranks::Ranks;
+pub use status::Status;
+pub use verdict::{Group, Groups};

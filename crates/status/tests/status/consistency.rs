@@ -1,0 +1,154 @@
+//! Whether files are equal, and which ranks read for that.
+
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStringExt as _;
+use std::sync::Mutex;
+
+use atta_entry::Errno;
+use atta_status::{Answer, Contents, Digest, Options, Status, StatusError};
+
+use crate::ranks::{mounted, on_ranks};
+use Answer::{No, Yes};
+
+/// Ranks and the parts that they digested.
+type Read = BTreeSet<(u32, u64, Option<u64>)>;
+type Log = Mutex<Read>;
+
+/// The file of a rank: its size, and where it has another byte than others.
+#[derive(Clone, Copy, Default)]
+struct File {
+    size: Option<u64>,
+    other_at: Option<u64>,
+    errno: Option<Errno>,
+}
+
+struct Fake<'l> {
+    rank: u32,
+    file: File,
+    log: &'l Log,
+}
+
+impl Contents for Fake<'_> {
+    fn size(&self, _path: &[u8]) -> Result<Option<u64>, Errno> {
+        self.file.errno.map_or(Ok(self.file.size), Err)
+    }
+
+    fn digest(&self, _path: &[u8], begin: u64, end: Option<u64>) -> Result<Digest, Errno> {
+        self.log.lock().unwrap().insert((self.rank, begin, end));
+        let is_other = self.file.other_at.is_some_and(|at| at >= begin && end.is_none_or(|end| at < end));
+        Ok([u8::from(is_other); 32])
+    }
+}
+
+/// The answer on 16 ranks, of which each has its file on one of so many servers, and who read.
+fn asked(
+    servers: u32,
+    options: Options,
+    file: impl Fn(u32) -> File + Sync,
+) -> (Result<Answer, (u32, Errno)>, Read) {
+    let log = Log::default();
+    let mut answers = on_ranks(16, |rank, session| {
+        let table = mounted(rank, &format!("nfs4 10.0.0.{}:/e rw", rank % servers));
+        let fake = Fake { rank, file: file(rank), log: &log };
+        let status = Status::join(session, &table, options).unwrap().with_contents(&fake);
+        match status.is_consistent(session, b"/m/f") {
+            Ok(answer) => Ok(answer),
+            Err(StatusError::Unreadable { rank, errno }) => Err((rank, errno)),
+            Err(error) => panic!("{error}"),
+        }
+    });
+    let first = answers.remove(0);
+    assert!(answers.iter().all(|answer| *answer == first), "{answers:?}");
+    (first, log.into_inner().unwrap())
+}
+
+fn of(size: u64) -> File {
+    File { size: Some(size), ..File::default() }
+}
+
+#[test]
+fn representatives_alone_read() {
+    let (answer, read) = asked(2, Options::default(), |_| of(1000));
+    assert_eq!((answer, read), (Ok(Yes), [(0, 0, None), (1, 0, None)].into()));
+    // What other ranks have does not count: they see the same files as their representatives.
+    let other = |rank| File { other_at: (rank == 1).then_some(5), ..of(1000) };
+    let (answer, read) = asked(2, Options::default(), other);
+    assert_eq!((answer, read.len()), (Ok(No), 2));
+}
+
+#[test]
+fn sizes_that_differ_are_enough() {
+    let (answer, read) = asked(4, Options::default(), |rank| of(if rank == 3 { 7 } else { 8 }));
+    assert_eq!((answer, read.len()), (Ok(No), 0));
+    let some = |rank| if rank == 2 { File::default() } else { of(8) };
+    assert_eq!(asked(4, Options::default(), some), (Ok(No), BTreeSet::new()));
+}
+
+#[test]
+fn empty_files_are_read_to_their_end() {
+    // Sizes of what the kernel makes while it is read are 0.
+    let other = |rank| File { other_at: (rank == 1).then_some(5), ..of(0) };
+    assert_eq!(asked(2, Options::default(), other).0, Ok(No));
+    assert_eq!(asked(2, Options::default(), |_| of(0)).0, Ok(Yes));
+}
+
+#[test]
+fn rank_that_cannot_read_is_named_on_all() {
+    let denied = Errno(13);
+    let file = |rank| File { errno: [1, 3].contains(&rank).then_some(denied), ..of(8) };
+    assert_eq!(asked(4, Options::default(), file).0, Err((1, denied)));
+    assert_eq!(asked(4, Options::default(), |_| File::default()).0, Err((0, Errno::NOENT)));
+}
+
+#[test]
+fn large_files_are_read_in_shares() {
+    const SIZE: u64 = (10 << 30) + 3;
+    // Groups have 6, 5 and 5 ranks.
+    let (answer, read) = asked(3, Options::default(), |_| of(SIZE));
+    assert_eq!(answer, Ok(Yes));
+    for group in 0..3 {
+        let parts: Vec<_> = read.iter().filter(|(rank, ..)| rank % 3 == group).collect();
+        assert_eq!(parts.len(), 5);
+        let mut begin = 0;
+        for (at, (rank, from, to)) in (0..).zip(parts) {
+            assert_eq!((*rank, *from), (group + 3 * at, begin));
+            begin = to.unwrap_or(SIZE);
+        }
+        assert_eq!(begin, SIZE, "the whole file, each part once");
+    }
+    // One byte in the fourth share, which rank 10 reads.
+    let other = |rank| File { other_at: (rank == 10).then_some(7 << 30), ..of(SIZE) };
+    assert_eq!(asked(3, Options::default(), other).0, Ok(No));
+    // Less than two shares.
+    assert_eq!(asked(3, Options::default(), |_| of(64 << 20)).1.len(), 3);
+}
+
+#[test]
+fn every_rank_reads_where_groups_are_too_many() {
+    let options = Options { classes_max: 3, ..Options::default() };
+    let (answer, read) = asked(8, options, |_| of(SHARED));
+    assert_eq!((answer, read), (Ok(Yes), (0..16).map(|rank| (rank, 0, None)).collect()));
+    let other = |rank| File { other_at: (rank == 15).then_some(5), ..of(SHARED) };
+    assert_eq!(asked(8, options, other).0, Ok(No));
+}
+
+/// Larger than a share, which makes no difference there.
+const SHARED: u64 = 1 << 30;
+
+#[test]
+fn copies_on_hosts_are_compared_by_their_bytes() {
+    let scratch = atta_testkit::scratch::Scratch::new("status").unwrap();
+    for (name, bytes) in [("a", b"same"), ("b", b"same"), ("c", b"some")] {
+        std::fs::write(scratch.join(name), bytes).unwrap();
+    }
+    let answer = |names: [&str; 3]| {
+        on_ranks(3, |rank, session| {
+            let table = mounted(rank, "tmpfs none rw");
+            let status = Status::join(session, &table, Options::default()).unwrap();
+            let path = scratch.join(names[rank as usize]).into_os_string().into_vec();
+            status.is_consistent(session, &path).unwrap()
+        })
+    };
+    assert_eq!(answer(["a", "b", "a"]), [Yes; 3]);
+    assert_eq!(answer(["a", "b", "c"]), [No; 3]);
+}
