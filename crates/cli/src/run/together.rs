@@ -108,6 +108,15 @@ impl ReadBefore {
     }
 }
 
+/// What a rank is to do.
+enum Part<R> {
+    /// The first rank has dealt the logs out.
+    First(Begun<R>),
+    /// The first rank must read all logs itself.
+    FirstAlone,
+    Other,
+}
+
 /// What the first rank begins with.
 struct Begun<R> {
     /// The logs of each rank.
@@ -117,7 +126,7 @@ struct Begun<R> {
 }
 
 impl<R: SliceResults> Begun<R> {
-    /// None: the first rank must read all logs.
+    /// None: it must read all logs.
     fn of(logged: &LoggedJob, ranks: usize, before: FromAll<R>) -> Option<Self> {
         let extents = logged.extents().ok()??;
         let (before, extents) = match atta_ledger::unread(&extents, &before.counted) {
@@ -141,7 +150,8 @@ pub(crate) fn first<R: SliceResults>(
     }
     let ranks = session.seat().ranks as usize;
     let begun = session.beside(|| Begun::of(job.running.begin().ok()?, ranks, kept.get()))?;
-    let found = take_part((job.running.place().path(), of_job), reading, (Some(begun), session))?;
+    let part = begun.map_or(Part::FirstAlone, Part::First);
+    let found = take_part((job.running.place().path(), of_job), reading, (part, session))?;
     if let Some(found) = &found {
         kept.keep(found, reading);
     }
@@ -155,7 +165,7 @@ pub(crate) fn other<R: SliceResults>(
     session: &mut Session<'_>,
 ) -> Result<(), RankError> {
     if of_job.1.is_read_together() {
-        take_part::<R>(of_job, reading, (None, session))?;
+        take_part::<R>(of_job, reading, (Part::Other, session))?;
     }
     Ok(())
 }
@@ -163,16 +173,15 @@ pub(crate) fn other<R: SliceResults>(
 /// The logs of each rank.
 type Dealt = Vec<Vec<Extent>>;
 
-/// `begun`: on the first rank; none within: it reads all.
 fn take_part<R: SliceResults>(
     (path, of_job): (&Path, RunOfJob),
     reading: Reading,
-    (begun, session): (Option<Option<Begun<R>>>, &mut Session<'_>),
+    (part, session): (Part<R>, &mut Session<'_>),
 ) -> Result<Option<FromAll<R>>, RankError> {
-    let (dealt, before) = match begun {
-        Some(Some(Begun { dealt, before })) => (Some(Some(dealt)), before),
-        Some(None) => (Some(None), FromAll::default()),
-        None => (None, FromAll::default()),
+    let (dealt, before) = match part {
+        Part::First(Begun { dealt, before }) => (Some(Some(dealt)), before),
+        Part::FirstAlone => (Some(None), FromAll::default()),
+        Part::Other => (None, FromAll::default()),
     };
     let Some(dealt) = session.broadcast(dealt)? else { return Ok(None) };
     let rank = session.seat().rank as usize;
@@ -319,11 +328,12 @@ mod tests {
                 .zip(paths)
                 .enumerate()
                 .map(|(rank, (mut endpoint, path))| {
-                    let begun = (rank == 0).then(|| Begun::of(job, RANKS, kept.get()));
+                    let first = || Begun::of(job, RANKS, kept.get()).map_or(Part::FirstAlone, Part::First);
+                    let part = if rank == 0 { first() } else { Part::Other };
                     scope.spawn(move || {
                         let joined = Session::join(&mut endpoint, "test", Stop::new(), Limits::default());
                         let mut session = joined.unwrap().unwrap();
-                        let found = take_part::<u64>((path, of_job), reading, (begun, &mut session)).unwrap();
+                        let found = take_part::<u64>((path, of_job), reading, (part, &mut session)).unwrap();
                         session.close((), |(), ()| ()).unwrap();
                         found
                     })
@@ -383,7 +393,8 @@ mod tests {
         let (expected, cuts) = (left(second.key(), &mut whole), whole.cuts().collect::<Vec<_>>());
         for rank in 0..RANKS {
             let log = path.join(format!("1.{rank}"));
-            std::fs::write(&log, vec![1; std::fs::metadata(&log).unwrap().len() as usize]).unwrap();
+            let bytes = std::fs::read(&log).unwrap().len();
+            std::fs::write(&log, vec![1; bytes]).unwrap();
         }
         assert_eq!(read((&second, &ReadBefore::default()), [&path; RANKS], 1 << 20), None);
         let mut found = read((&second, &kept), [&path; RANKS], 1 << 20).expect("all have read");

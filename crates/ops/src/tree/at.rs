@@ -148,9 +148,9 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         }
     }
 
-    /// A task has ended. If the thread has another one, that notes what it is at; else this notes that the thread is at nothing.
-    pub(crate) fn note_end(&self, worker: &mut Worker<'a, V>, has_tasks: bool) {
-        if !has_tasks && let Some(underway) = self.journal.and_then(|journal| journal.underway()) {
+    /// Notes that a thread is at nothing: what it syncs or names between two tasks is not the doing of the last one.
+    pub(crate) fn note_nothing(&self, worker: &mut Worker<'a, V>) {
+        if let Some(underway) = self.journal.and_then(|journal| journal.underway()) {
             worker.slot.set((underway, worker.index), None);
         }
     }

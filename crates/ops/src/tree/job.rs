@@ -486,7 +486,7 @@ impl<'a, V: Handler> Job for TreeJob<'a, V> {
             Task::Settle(is_help) => self.settle(worker, is_help, queue),
             Task::Redo(redo) => Thread { job: self, worker, queue }.redo(*redo),
         }
-        self.note_end(worker, queue.has_tasks());
+        self.note_nothing(worker);
         // What failed outside of a slice keeps none from being done.
         worker.noter.take_failure();
         self.counters[worker.index].looked(steps);
