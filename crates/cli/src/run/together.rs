@@ -12,7 +12,6 @@
 //! of that view.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atta_entry::Code as _;
 use atta_ledger::{Extent, Fold, Key, LogName, Open, PartRead, Record, Selected, SomeLogs};
@@ -22,6 +21,7 @@ use atta_runtime::{RankError, Session};
 
 use super::job::Job;
 use super::logged::RunOfJob;
+use super::read_before::ReadBefore;
 
 /// Bytes of a message, at most: MPI takes twice as many.
 const MESSAGE_MOST: usize = 1 << 30;
@@ -88,24 +88,14 @@ impl<R: SliceResults> FromAll<R> {
     }
 }
 
-/// What the first rank of a view has read, for the first rank of the next one if that is the same: encoded.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ReadBefore(Arc<Mutex<Vec<u8>>>);
+fn read_before<R: SliceResults>(read: &ReadBefore) -> FromAll<R> {
+    FromAll::decode_all(&read.bytes()).unwrap_or_default()
+}
 
-impl ReadBefore {
-    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn get<R: SliceResults>(&self) -> FromAll<R> {
-        FromAll::decode_all(&self.lock()).unwrap_or_default()
-    }
-
-    /// Keeps it, or nothing if it has too many bytes: it stays in memory until ranks die again.
-    fn keep<R: SliceResults>(&self, found: &FromAll<R>, reading: Reading) {
-        let has_room = found.bytes() <= reading.memory() / KEPT_PART;
-        *self.lock() = if has_room { found.encoded() } else { Vec::new() };
-    }
+/// Keeps it for the next view, or nothing if it has too many bytes: it stays in memory until ranks die again.
+fn keep<R: SliceResults>(read: &ReadBefore, found: &FromAll<R>, reading: Reading) {
+    let has_room = found.bytes() <= reading.memory() / KEPT_PART;
+    read.set(if has_room { found.encoded() } else { Vec::new() });
 }
 
 /// What a rank is to do.
@@ -149,11 +139,11 @@ pub(crate) fn first<R: SliceResults>(
         return Ok(None);
     }
     let ranks = session.seat().ranks as usize;
-    let begun = session.beside(|| Begun::of(job.running.begin().ok()?, ranks, kept.get()))?;
+    let begun = session.beside(|| Begun::of(job.running.begin().ok()?, ranks, read_before(kept)))?;
     let part = begun.map_or(Part::FirstAlone, Part::First);
     let found = take_part((job.running.place().path(), of_job), reading, (part, session))?;
     if let Some(found) = &found {
-        kept.keep(found, reading);
+        keep(kept, found, reading);
     }
     Ok(found)
 }
@@ -328,7 +318,8 @@ mod tests {
                 .zip(paths)
                 .enumerate()
                 .map(|(rank, (mut endpoint, path))| {
-                    let first = || Begun::of(job, RANKS, kept.get()).map_or(Part::FirstAlone, Part::First);
+                    let first =
+                        || Begun::of(job, RANKS, read_before(kept)).map_or(Part::FirstAlone, Part::First);
                     let part = if rank == 0 { first() } else { Part::Other };
                     scope.spawn(move || {
                         let joined = Session::join(&mut endpoint, "test", Stop::new(), Limits::default());
@@ -378,7 +369,7 @@ mod tests {
         let first = job(&scratch);
         let (path, kept) = (scratch.join("job"), ReadBefore::default());
         let found = read((&first, &kept), [&path; RANKS], 1 << 20).expect("all have read");
-        kept.keep(&found, Reading { memory_bytes: 1 << 20, closes: false });
+        keep(&kept, &found, Reading { memory_bytes: 1 << 20, closes: false });
         let (mut cuts, name) = (Records::default(), LogName { run: 2, rank: 0, part: 0 });
         found.cuts(first.log_names()).iter().for_each(|cut| cuts.add(cut));
         cuts.add(&Record::Results(&8_u64.encoded()));

@@ -24,7 +24,6 @@ use rustix::fd::OwnedFd;
 use crate::descriptors::Budget;
 use crate::inject::{Poison, meet};
 use crate::tree::anchors::Anchors;
-use crate::tree::at::Slot;
 use crate::tree::away::Sent;
 use crate::tree::debts::Due;
 use crate::tree::directory::Directory;
@@ -39,6 +38,7 @@ use crate::tree::operation::{Cx, DirectoryOf, Handler, Here, Of, Own, ResultsOf,
 use crate::tree::options::Options;
 use crate::tree::profile::{Counters, Phase, Profile, Stopwatch};
 use crate::tree::slice::{CurrentSlice, Extent, OpenSlices, Part};
+use crate::tree::slot::Slot;
 use crate::tree::start::Seed;
 use crate::tree::start::roots::Roots;
 use crate::tree::task::Task;
