@@ -24,6 +24,7 @@ pub(crate) mod outcome;
 pub(crate) mod own;
 pub(crate) mod parts;
 pub(crate) mod printing;
+pub(crate) mod read_before;
 pub(crate) mod refused;
 pub(crate) mod report;
 pub(crate) mod session;

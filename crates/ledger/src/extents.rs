@@ -148,6 +148,8 @@ impl<'k, L: LogBytes> SomeLogs<'k, L> {
     }
 }
 
+/// What was selected before leaves facts out, but these logs do not say so: a reading of a part may forget directories, since one that is met again then only
+/// counts as open.
 impl<L: LogBytes> Logs for SomeLogs<'_, L> {
     type Error = Refused<L::Error>;
 

@@ -21,6 +21,7 @@ mod options;
 mod profile;
 pub(crate) mod progress;
 pub(crate) mod slice;
+pub(crate) mod slot;
 pub(crate) mod start;
 pub(crate) mod task;
 mod thread;

@@ -68,12 +68,6 @@ impl<J: Job> Queue<'_, J> {
         self.shared.idle.anyone_sleeping() || self.shared.is_wanted.load(Ordering::Relaxed)
     }
 
-    /// Whether this thread has another task. Others may take it.
-    #[must_use]
-    pub fn has_tasks(&self) -> bool {
-        !self.deque.is_empty()
-    }
-
     /// Whether the job was asked to end early: a long task may stop between two steps.
     #[must_use]
     pub fn is_stopping(&self) -> bool {

@@ -1,6 +1,6 @@
 //! What a command knows of deaths of ranks when it begins. How it goes on after them: `going.rs`.
 
-use super::together::ReadBefore;
+use super::read_before::ReadBefore;
 
 /// The number of the run that begins a job.
 const FIRST_RUN: u32 = 1;

@@ -15,8 +15,8 @@ use super::file::print_rows;
 use super::history::{self, End};
 use super::logged::RunOfJob;
 use super::messages::{complain, exit};
+use super::read_before::ReadBefore;
 use super::session::Given;
-use super::together::ReadBefore;
 
 /// How long to wait for the locks of a rank that has died: its process may not have gone yet.
 const LOCKS_WITHIN: Duration = Duration::from_secs(60);

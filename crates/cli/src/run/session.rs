@@ -13,10 +13,10 @@ use super::going::{self, Going, Next, Resumes};
 use super::messages::{complain, exit, once, wait_until_read};
 use super::outcome;
 use super::printing::Printing;
+use super::read_before::ReadBefore;
 use super::refused::Refused;
 use super::signals::Signals;
 use super::stalls::Stalls;
-use super::together::ReadBefore;
 use crate::output;
 use crate::schedule::RankArguments;
 

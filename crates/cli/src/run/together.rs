@@ -12,7 +12,6 @@
 //! of that view.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atta_entry::Code as _;
 use atta_ledger::{Extent, Fold, Key, LogName, Open, PartRead, Record, Selected, SomeLogs};
@@ -22,6 +21,7 @@ use atta_runtime::{RankError, Session};
 
 use super::job::Job;
 use super::logged::RunOfJob;
+use super::read_before::ReadBefore;
 
 /// Bytes of a message, at most: MPI takes twice as many.
 const MESSAGE_MOST: usize = 1 << 30;
@@ -88,24 +88,23 @@ impl<R: SliceResults> FromAll<R> {
     }
 }
 
-/// What the first rank of a view has read, for the first rank of the next one if that is the same: encoded.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ReadBefore(Arc<Mutex<Vec<u8>>>);
+fn read_before<R: SliceResults>(read: &ReadBefore) -> FromAll<R> {
+    FromAll::decode_all(&read.bytes()).unwrap_or_default()
+}
 
-impl ReadBefore {
-    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Keeps it for the next view, or nothing if it has too many bytes: it stays in memory until ranks die again.
+fn keep<R: SliceResults>(read: &ReadBefore, found: &FromAll<R>, reading: Reading) {
+    let has_room = found.bytes() <= reading.memory() / KEPT_PART;
+    read.set(if has_room { found.encoded() } else { Vec::new() });
+}
 
-    fn get<R: SliceResults>(&self) -> FromAll<R> {
-        FromAll::decode_all(&self.lock()).unwrap_or_default()
-    }
-
-    /// Keeps it, or nothing if it has too many bytes: it stays in memory until ranks die again.
-    fn keep<R: SliceResults>(&self, found: &FromAll<R>, reading: Reading) {
-        let has_room = found.bytes() <= reading.memory() / KEPT_PART;
-        *self.lock() = if has_room { found.encoded() } else { Vec::new() };
-    }
+/// What a rank is to do.
+enum Part<R> {
+    /// The first rank has dealt the logs out.
+    First(Begun<R>),
+    /// The first rank must read all logs itself.
+    FirstAlone,
+    Other,
 }
 
 /// What the first rank begins with.
@@ -117,7 +116,7 @@ struct Begun<R> {
 }
 
 impl<R: SliceResults> Begun<R> {
-    /// None: the first rank must read all logs.
+    /// None: it must read all logs.
     fn of(logged: &LoggedJob, ranks: usize, before: FromAll<R>) -> Option<Self> {
         let extents = logged.extents().ok()??;
         let (before, extents) = match atta_ledger::unread(&extents, &before.counted) {
@@ -140,10 +139,11 @@ pub(crate) fn first<R: SliceResults>(
         return Ok(None);
     }
     let ranks = session.seat().ranks as usize;
-    let begun = session.beside(|| Begun::of(job.running.begin().ok()?, ranks, kept.get()))?;
-    let found = take_part((job.running.place().path(), of_job), reading, (Some(begun), session))?;
+    let begun = session.beside(|| Begun::of(job.running.begin().ok()?, ranks, read_before(kept)))?;
+    let part = begun.map_or(Part::FirstAlone, Part::First);
+    let found = take_part((job.running.place().path(), of_job), reading, (part, session))?;
     if let Some(found) = &found {
-        kept.keep(found, reading);
+        keep(kept, found, reading);
     }
     Ok(found)
 }
@@ -155,7 +155,7 @@ pub(crate) fn other<R: SliceResults>(
     session: &mut Session<'_>,
 ) -> Result<(), RankError> {
     if of_job.1.is_read_together() {
-        take_part::<R>(of_job, reading, (None, session))?;
+        take_part::<R>(of_job, reading, (Part::Other, session))?;
     }
     Ok(())
 }
@@ -163,16 +163,15 @@ pub(crate) fn other<R: SliceResults>(
 /// The logs of each rank.
 type Dealt = Vec<Vec<Extent>>;
 
-/// `begun`: on the first rank; none within: it reads all.
 fn take_part<R: SliceResults>(
     (path, of_job): (&Path, RunOfJob),
     reading: Reading,
-    (begun, session): (Option<Option<Begun<R>>>, &mut Session<'_>),
+    (part, session): (Part<R>, &mut Session<'_>),
 ) -> Result<Option<FromAll<R>>, RankError> {
-    let (dealt, before) = match begun {
-        Some(Some(Begun { dealt, before })) => (Some(Some(dealt)), before),
-        Some(None) => (Some(None), FromAll::default()),
-        None => (None, FromAll::default()),
+    let (dealt, before) = match part {
+        Part::First(Begun { dealt, before }) => (Some(Some(dealt)), before),
+        Part::FirstAlone => (Some(None), FromAll::default()),
+        Part::Other => (None, FromAll::default()),
     };
     let Some(dealt) = session.broadcast(dealt)? else { return Ok(None) };
     let rank = session.seat().rank as usize;
@@ -319,11 +318,13 @@ mod tests {
                 .zip(paths)
                 .enumerate()
                 .map(|(rank, (mut endpoint, path))| {
-                    let begun = (rank == 0).then(|| Begun::of(job, RANKS, kept.get()));
+                    let first =
+                        || Begun::of(job, RANKS, read_before(kept)).map_or(Part::FirstAlone, Part::First);
+                    let part = if rank == 0 { first() } else { Part::Other };
                     scope.spawn(move || {
                         let joined = Session::join(&mut endpoint, "test", Stop::new(), Limits::default());
                         let mut session = joined.unwrap().unwrap();
-                        let found = take_part::<u64>((path, of_job), reading, (begun, &mut session)).unwrap();
+                        let found = take_part::<u64>((path, of_job), reading, (part, &mut session)).unwrap();
                         session.close((), |(), ()| ()).unwrap();
                         found
                     })
@@ -368,7 +369,7 @@ mod tests {
         let first = job(&scratch);
         let (path, kept) = (scratch.join("job"), ReadBefore::default());
         let found = read((&first, &kept), [&path; RANKS], 1 << 20).expect("all have read");
-        kept.keep(&found, Reading { memory_bytes: 1 << 20, closes: false });
+        keep(&kept, &found, Reading { memory_bytes: 1 << 20, closes: false });
         let (mut cuts, name) = (Records::default(), LogName { run: 2, rank: 0, part: 0 });
         found.cuts(first.log_names()).iter().for_each(|cut| cuts.add(cut));
         cuts.add(&Record::Results(&8_u64.encoded()));
@@ -383,7 +384,8 @@ mod tests {
         let (expected, cuts) = (left(second.key(), &mut whole), whole.cuts().collect::<Vec<_>>());
         for rank in 0..RANKS {
             let log = path.join(format!("1.{rank}"));
-            std::fs::write(&log, vec![1; std::fs::metadata(&log).unwrap().len() as usize]).unwrap();
+            let bytes = std::fs::read(&log).unwrap().len();
+            std::fs::write(&log, vec![1; bytes]).unwrap();
         }
         assert_eq!(read((&second, &ReadBefore::default()), [&path; RANKS], 1 << 20), None);
         let mut found = read((&second, &kept), [&path; RANKS], 1 << 20).expect("all have read");

@@ -360,6 +360,38 @@ fn names_of_a_half_done_directory_are_missed() {
     }
 }
 
+/// SOURCE itself still has its temporary name, and files in it are done: 32 with 64 MiB and more are a part of their own. Only one run is killed: a
+/// second one would find that files are gone.
+#[test]
+fn finished_files_of_a_half_done_source_stay() {
+    let scratch = scratch("resume-source-half");
+    let source = scratch.join("source");
+    make_directory(&source);
+    let bytes = vec![7; 21 << 17];
+    (0..150).for_each(|number| drop(make_file(source.join(format!("{number:03}")), &bytes)));
+    for attempt in 0..20 {
+        let [target, job] = ["target", "job"].map(|name| scratch.join(format!("{name}-{attempt}")));
+        let mut command = copy_job(&job, &source, &target, &["--bandwidth", "50M", "-j1"]);
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+        // Of a part or two.
+        while logged(&job) < 400 {
+            assert!(child.try_wait().unwrap().is_none(), "the copy ended before it was killed");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!target.exists(), "the target has its name");
+        let ran = run(&mut copy_job(&job, &source, &target, &[])).expect_code(0);
+        assert_eq!(number(&ran.json(), "files"), 150);
+        assert_same(&source, &target);
+        if number(&ran.json()["earlier"], "entries") >= 32 {
+            return;
+        }
+        std::fs::remove_dir_all(&target).unwrap();
+    }
+    panic!("nothing was done in 20 runs");
+}
+
 #[test]
 fn job_of_a_tree_that_has_shrunk_comes_to_its_end() {
     let (_scratch, [source, target, job]) = half_done("resume-shrunk");

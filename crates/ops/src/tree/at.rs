@@ -4,33 +4,13 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use atta_ledger::{Id, Key, PathIds};
+use atta_ledger::{Id, Key};
 
 use crate::tree::job::{TreeJob, Worker};
 use crate::tree::listing::names::Name;
 use crate::tree::operation::{DirectoryOf, Handler, Own};
+use crate::tree::slot::Slot;
 use crate::underway::{Doing, Underway, What};
-
-/// What a thread is at, as its rank has it in a file, and the identities that it needs for that.
-#[derive(Debug, Default)]
-pub(crate) struct Slot<'a> {
-    ids: Option<PathIds<'a>>,
-    /// None: it is at nothing.
-    last: Option<Doing>,
-}
-
-impl<'a> Slot<'a> {
-    fn id(&mut self, key: &'a Key, root: u32, path: &[u8]) -> Id {
-        self.ids.get_or_insert_with(|| PathIds::new(key)).id(root, path)
-    }
-
-    fn set(&mut self, (underway, thread): (&Underway, usize), doing: Option<Doing>) {
-        if self.last != doing {
-            underway.note(thread, doing);
-            self.last = doing;
-        }
-    }
-}
 
 /// A directory whose names are handled.
 #[derive(Clone, Copy)]
@@ -148,9 +128,9 @@ impl<'a, V: Handler> TreeJob<'a, V> {
         }
     }
 
-    /// A task has ended. If the thread has another one, that notes what it is at; else this notes that the thread is at nothing.
-    pub(crate) fn note_end(&self, worker: &mut Worker<'a, V>, has_tasks: bool) {
-        if !has_tasks && let Some(underway) = self.journal.and_then(|journal| journal.underway()) {
+    /// Notes that a thread is at nothing: what it syncs or names between two tasks is not the doing of the last one.
+    pub(crate) fn note_nothing(&self, worker: &mut Worker<'a, V>) {
+        if let Some(underway) = self.journal.and_then(|journal| journal.underway()) {
             worker.slot.set((underway, worker.index), None);
         }
     }

@@ -24,7 +24,6 @@ use rustix::fd::OwnedFd;
 use crate::descriptors::Budget;
 use crate::inject::{Poison, meet};
 use crate::tree::anchors::Anchors;
-use crate::tree::at::Slot;
 use crate::tree::away::Sent;
 use crate::tree::debts::Due;
 use crate::tree::directory::Directory;
@@ -39,6 +38,7 @@ use crate::tree::operation::{Cx, DirectoryOf, Handler, Here, Of, Own, ResultsOf,
 use crate::tree::options::Options;
 use crate::tree::profile::{Counters, Phase, Profile, Stopwatch};
 use crate::tree::slice::{CurrentSlice, Extent, OpenSlices, Part};
+use crate::tree::slot::Slot;
 use crate::tree::start::Seed;
 use crate::tree::start::roots::Roots;
 use crate::tree::task::Task;
@@ -486,7 +486,7 @@ impl<'a, V: Handler> Job for TreeJob<'a, V> {
             Task::Settle(is_help) => self.settle(worker, is_help, queue),
             Task::Redo(redo) => Thread { job: self, worker, queue }.redo(*redo),
         }
-        self.note_end(worker, queue.has_tasks());
+        self.note_nothing(worker);
         // What failed outside of a slice keeps none from being done.
         worker.noter.take_failure();
         self.counters[worker.index].looked(steps);

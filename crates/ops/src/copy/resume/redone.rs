@@ -40,7 +40,7 @@ impl Maker<'_> {
         let is_complete = |name: &[u8]| again.is_read || (again.is_given)(name);
         let begun: HashSet<_> = again.plans.iter().filter_map(|plan| temporary_of(plan)).collect();
         let is_kept = |name: &[u8]| begun.iter().any(|temporary| temporary.as_bytes() == name);
-        self.target.remove_incomplete(mirror.target.alias().is_some(), &opened, (&is_kept, &is_complete))?;
+        self.target.remove_incomplete(&mirror, &opened, (&is_kept, &is_complete))?;
         if again.is_read { self.enter(here) } else { Ok(()) }
     }
 
@@ -55,13 +55,14 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Prepares the copy of a directory that is there, and that the log does not know: an earlier run may have begun it, and the log has lost that.
-    /// `is_hidden`: it has a temporary name.
-    pub(crate) fn begin_unknown(&self, is_hidden: bool, opened: &OwnedFd) -> Result<(), FileError> {
-        if !self.target.is_resumed() {
+    /// Prepares the copy of a directory that the log does not know: an earlier run may have begun it, and the log has lost that.
+    pub(crate) fn begin_unknown(&mut self, mirror: &Arc<Mirror>) -> Result<(), FileError> {
+        if !self.target.is_resumed() || mirror.is_redone() {
             return Ok(());
         }
-        self.target.remove_incomplete(is_hidden, opened, (&|_| false, &|_| false))
+        let opened = mirror.target.descriptor(&mut self.scratch.held, self.target.features);
+        let opened = opened.map_err(|errno| FileError::new(Step::OpenDirectory, errno))?;
+        self.target.remove_incomplete(mirror, &opened, (&|_| false, &|_| false))
     }
 
     /// Removes what earlier runs have not completed of a directory whose source is gone. What cannot be removed stays.
@@ -128,10 +129,11 @@ impl Target<'_> {
     /// `is_complete`: whether one with its final name is complete.
     fn remove_incomplete(
         &self,
-        is_hidden: bool,
-        opened: &OwnedFd,
+        mirror: &Arc<Mirror>,
+        opened: &Arc<OwnedFd>,
         (is_begun, is_complete): (Is<'_>, Is<'_>),
     ) -> Result<(), FileError> {
+        let is_hidden = mirror.target.alias().is_some();
         let unwanted = |name: &[u8]| is_hidden && !is_complete(name);
         remove_temporary(&self.shared.namer, opened, (is_begun, &unwanted))
             .map_err(|errno| FileError::new(Step::RemoveIncomplete, errno))
@@ -208,26 +210,52 @@ mod tests {
                 String::from_utf8(name.into_bytes()).unwrap()
             };
             let (earlier, now) = (of_run(1), of_run(2));
-            let metadata = sys::stat_path(scratch.join("source").as_os_str().as_bytes(), false).unwrap();
-            let directory = Arc::clone(&operation.target.top.directory);
-            let to = Place { mirror: above, directory, name: c"d", slice: None };
-            let from = Source { directory: CWD, name: c"d" };
-            for (is_hidden, stays) in [(true, vec![now.clone()]), (false, vec![now.clone(), "whole".into()])]
-            {
-                let alias = above.alias(c"d").into_string().unwrap();
-                let path = target.join(if is_hidden { &alias } else { "d" });
-                fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+            for (is_hidden, is_redone, stays) in [
+                (true, false, vec![now.clone()]),
+                (false, false, vec![now.clone(), "whole".into()]),
+                (true, true, vec![earlier.clone(), now.clone(), "whole".into()]),
+            ] {
+                let mirror = above.below(c"d");
+                let alias = mirror.target.alias().unwrap().to_owned();
+                let path = target.join(if is_hidden { alias.to_str().unwrap() } else { "d" });
+                fs::create_dir(&path).unwrap();
                 for name in [&earlier, &now, "whole"] {
                     fs::write(path.join(name), "x").unwrap();
                 }
-                let item = Item { at: &Location::Root(Vec::new()), from, to: &to, metadata: &metadata };
-                operation.maker(worker).make_directory(item).unwrap();
+                if !is_hidden {
+                    mirror.target.end_alias();
+                }
+                if is_redone {
+                    mirror.set_redone();
+                }
+                operation.maker(worker).begin_unknown(&mirror).unwrap();
                 let opened = sys::open_directory_path(path.as_os_str().as_bytes(), false).unwrap();
                 let names = sys::names_of(&opened, 10).unwrap();
                 let names: BTreeSet<_> = names.into_iter().map(|name| name.into_string().unwrap()).collect();
-                assert_eq!(names, stays.into_iter().collect(), "{is_hidden}");
+                assert_eq!(names, stays.into_iter().collect(), "{is_hidden} {is_redone}");
                 names.iter().for_each(|name| fs::remove_file(path.join(name)).unwrap());
                 fs::remove_dir(&path).unwrap();
+            }
+        });
+    }
+
+    /// What this process makes has nothing of an earlier run, so it is not looked at.
+    #[test]
+    fn directories_of_this_run_are_known() {
+        second_run(Fsync::None, |operation, worker, above, scratch| {
+            let metadata = sys::stat_path(scratch.join("source").as_os_str().as_bytes(), false).unwrap();
+            let directory = Arc::clone(&operation.target.top.directory);
+            let alias = scratch.join("target").join(above.alias(c"d").to_str().unwrap());
+            let to = Place { mirror: above, directory, name: c"d", slice: None };
+            let from = Source { directory: CWD, name: c"d" };
+            for is_there in [false, true] {
+                if is_there {
+                    fs::DirBuilder::new().mode(0o700).create(&alias).unwrap();
+                }
+                let item = Item { at: &Location::Root(Vec::new()), from, to: &to, metadata: &metadata };
+                operation.maker(worker).make_directory(item).unwrap();
+                assert_eq!([above.take_made(c"d"), above.take_made(c"d")], [!is_there, false]);
+                fs::remove_dir(&alias).unwrap();
             }
         });
     }

@@ -55,7 +55,7 @@ impl Maker<'_> {
             Ok(opened) if self.is_own_home(to, &opened) => return Err(failed(Errno::EXIST)),
             Ok(_) if to.mirror.is_new() => return refuse_taken(to, Step::MakeDirectory),
             Ok(opened) if self.is_of_another(item, &opened)? => return Err(failed(Errno::EXIST)),
-            Ok(opened) => return self.begin_unknown(false, &opened),
+            Ok(_) => return Ok(()),
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
         }
@@ -70,11 +70,13 @@ impl Maker<'_> {
         }
         let alias = to.mirror.alias(to.name);
         match retry(|| rustix::fs::mkdirat(&to.directory, &alias, Mode::RWXU)) {
-            Ok(()) => Ok(()),
-            Err(Errno::EXIST) => {
-                let opened = self.take_alias(from, to, &alias).map_err(failed)?;
-                self.begin_unknown(true, &opened)
+            Ok(()) => {
+                if self.target.is_resumed() {
+                    to.mirror.note_made(to.name);
+                }
+                Ok(())
             }
+            Err(Errno::EXIST) => self.take_alias(from, to, &alias).map_err(failed),
             Err(errno) => Err(failed(errno)),
         }
     }
@@ -119,7 +121,7 @@ impl Maker<'_> {
     ///
     /// No other process can know that name. Either the reply to the first request to make it was lost, or an earlier run of the job has made it,
     /// or the source lists its name twice.
-    fn take_alias(&self, from: Source<'_>, to: &Place<'_>, alias: &CStr) -> Result<OwnedFd, Errno> {
+    fn take_alias(&self, from: Source<'_>, to: &Place<'_>, alias: &CStr) -> Result<(), Errno> {
         let opened = sys::open_directory_at(&to.directory, alias)?;
         let found = sys::stat_descriptor(&opened)?;
         let own = self.target.stores.own_uid(found.device);
@@ -128,12 +130,12 @@ impl Maker<'_> {
             return Err(Errno::EXIST);
         }
         if self.target.is_resumed() || sys::names_of(&opened, 1)?.is_empty() {
-            return Ok(opened);
+            return Ok(());
         }
         // For a SOURCE itself no directory was listed.
         let names = sys::names_of(from.directory, usize::MAX).unwrap_or_default();
         let times = names.iter().filter(|name| name.as_c_str() == from.name).count();
-        if times > 1 { Ok(opened) } else { Err(Errno::EXIST) }
+        if times > 1 { Ok(()) } else { Err(Errno::EXIST) }
     }
 
     /// Whether an existing directory is the private directory of this copy and of concurrent copies.
@@ -177,8 +179,9 @@ impl Maker<'_> {
         let Some(mirror) = Mirror::of(here.directory) else { return Ok(()) };
         let failed = |errno| FileError::new(Step::OpenDirectory, errno);
         let Opened { descriptor: opened, found } = self.open_made(&mirror).map_err(failed)?;
-        if here.directory.parent().is_none() && !mirror.is_redone() {
-            self.begin_unknown(mirror.target.alias().is_some(), &opened)?;
+        let above = here.directory.parent().and_then(Mirror::of);
+        if !above.is_some_and(|above| above.take_made(here.directory.name())) {
+            self.begin_unknown(&mirror)?;
         }
         if mirror.target.alias().is_some() {
             mirror.set_new(self.target.stores.failed_syncs());

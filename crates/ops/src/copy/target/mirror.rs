@@ -8,9 +8,10 @@
 //! closed (`tree/life.rs`). Then it gets its owner, attributes, mode and times. Directories that are still open when no task is left come
 //! last: see `ending.rs`.
 
-use std::ffi::CString;
+use std::collections::HashSet;
+use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use atta_ledger::Seen;
 
@@ -79,6 +80,8 @@ struct Resume {
     is_final: AtomicBool,
     /// What the log says of it.
     seen: OnceLock<Seen>,
+    /// Directories that this process has made in it, in a run that an earlier one has begun, until they are entered.
+    made: OnceLock<Box<Mutex<HashSet<CString>>>>,
 }
 
 /// Facts about a directory's file system.
@@ -118,7 +121,7 @@ impl Mirror {
     }
 
     /// A mirror of a subdirectory, which may still have a temporary name.
-    pub(crate) fn below(&self, name: &std::ffi::CStr) -> Arc<Self> {
+    pub(crate) fn below(&self, name: &CStr) -> Arc<Self> {
         let alias = self.shared.namer.of_directory(name);
         let target = Directory::below(&self.target, name, None).with_alias(alias);
         Self::new(Arc::new(target), &self.shared)
@@ -130,7 +133,7 @@ impl Mirror {
     }
 
     /// The path of a name in it.
-    pub(crate) fn path_of(&self, name: &std::ffi::CStr) -> Vec<u8> {
+    pub(crate) fn path_of(&self, name: &CStr) -> Vec<u8> {
         let mut path = Vec::new();
         self.target.path_into(&mut path);
         if name != c"." {
@@ -140,7 +143,7 @@ impl Mirror {
     }
 
     /// The temporary name of a subdirectory.
-    pub(crate) fn alias(&self, name: &std::ffi::CStr) -> CString {
+    pub(crate) fn alias(&self, name: &CStr) -> CString {
         self.shared.namer.of_directory(name)
     }
 
@@ -184,6 +187,18 @@ impl Mirror {
     /// Notes that it has its attributes, and nothing is left to do in it.
     pub(crate) fn set_final(&self) {
         self.resume.is_final.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that this process has made a directory in it, so that has nothing of an earlier run.
+    pub(crate) fn note_made(&self, name: &CStr) {
+        let made = self.resume.made.get_or_init(Box::default);
+        made.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned());
+    }
+
+    /// Whether this process has made that directory; once.
+    pub(crate) fn take_made(&self, name: &CStr) -> bool {
+        let made = self.resume.made.get();
+        made.is_some_and(|made| made.lock().unwrap_or_else(PoisonError::into_inner).remove(name))
     }
 
     /// Sets what the log of the job says of it.

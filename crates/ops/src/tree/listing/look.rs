@@ -92,6 +92,7 @@ impl<V: Handler> Thread<'_, '_, '_, V> {
             }
         }
         self.worker.facts = facts;
+        job.note_nothing(self.worker);
         job.end_names(self.worker, slice, self.queue);
         names
     }
