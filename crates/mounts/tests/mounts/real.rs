@@ -110,6 +110,21 @@ fn stacks_and_binds_are_found_as_the_kernel_does() {
     );
 }
 
+// Lookups start in the root of the process, below what is mounted over it.
+#[test]
+fn what_is_mounted_over_the_root_is_not_entered() {
+    let test = "what_is_mounted_over_the_root_is_not_entered";
+    let scratch = Scratch::new("root").unwrap();
+    let script = r#"
+        mkdir m n; mount -t tmpfs over /; mount -t tmpfs m "$1/m"; mount -t tmpfs again /
+        report / "$1" "$1/m" "$1/n" /usr /proc /dev
+    "#;
+    let Some(report) = skip::unless_available(test, Report::of(scratch.path(), script)) else { return };
+    assert_eq!(report.found.len(), 7);
+    report.assert_found();
+    assert!(!report.uri(Path::new("/usr/bin")).to_string().starts_with("tmpfs://"));
+}
+
 #[test]
 fn many_random_mounts_are_found() {
     let test = "many_random_mounts_are_found";
