@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use atta_sys::file_systems::{FileSystem, Reach};
+use atta_sys::file_systems::{FileSystem, Reach, UriRule};
 
 use crate::mount::Device;
+use crate::path::below;
 use crate::probes::Host;
 use crate::server::Servers;
 use crate::uri::Uri;
@@ -81,11 +82,13 @@ pub struct Identity {
     pub holder: Holder,
     /// Which one of the holder's it is: export, share, volume, name. No slash at its ends. Empty: the only one, or it is not known.
     pub volume: Vec<u8>,
+    /// The kernel and the number that it gives to this file system while it is mounted. All mounts of it under one kernel have the same.
+    pub device: DeviceOn,
     /// UUID of the disk. It does not count: copied disk images have it, too.
     pub uuid: Option<Vec<u8>>,
     /// Where the data is.
     pub reach: Reach,
-    /// Volumes are directories of one tree of the server, so that one may lie in another (NFS).
+    /// Volumes are directories of one tree of the server, so that one may lie in another (NFS, DVS, 9p, PanFS).
     pub(crate) is_one_tree: bool,
     /// Its row in the table of types.
     pub(crate) known: Option<&'static FileSystem>,
@@ -109,10 +112,31 @@ impl Identity {
         }
     }
 
-    /// Whether both are one file system. Two exports of one server are two.
+    /// Whether both are one file system. Two exports of one server are two, unless one kernel has one device for both.
     #[must_use]
     pub fn relation(&self, other: &Self) -> Relation {
-        self.holder_relation(other).and(|| self.volume_relation(other))
+        if self.has_device_of(other) {
+            return Relation::Same;
+        }
+        match (self.holder_relation(other), self.volume_relation(other)) {
+            (Relation::Same, volumes) => volumes,
+            // Servers may give other names to what they take from each other.
+            (Relation::Unknown, Relation::Different) if !(self.is_exported() || other.is_exported()) => {
+                Relation::Different
+            }
+            (holders, _) => holders,
+        }
+    }
+
+    /// Whether one kernel has both as one device. The type must be the same, too: a number is used again after an unmount.
+    pub(crate) fn has_device_of(&self, other: &Self) -> bool {
+        self.device == other.device && self.scheme == other.scheme
+    }
+
+    /// Whether its servers may have taken it from somewhere else, under another name: a local disk, a parallel file system, another server.
+    pub(crate) fn is_exported(&self) -> bool {
+        use UriRule::{Dvs, Export, NineP, Share, Ssh};
+        self.known.is_some_and(|known| matches!(known.mounts.rule, Export | Share | Ssh | Dvs | NineP))
     }
 
     fn volume_relation(&self, other: &Self) -> Relation {
@@ -126,14 +150,28 @@ impl Identity {
             // The default file system of a cluster has a name.
             return Relation::Unknown;
         }
-        Relation::of(self.volume == other.volume)
+        let is_in = |inner: &Self, outer: &Self| {
+            outer.volume.is_empty() || below(&inner.volume, &outer.volume).is_some()
+        };
+        if self.volume == other.volume {
+            Relation::Same
+        } else if self.is_one_tree && other.is_one_tree && (is_in(self, other) || is_in(other, self)) {
+            // A directory of an export is on its file system, or another one is mounted there on the server.
+            Relation::Unknown
+        } else {
+            Relation::Different
+        }
     }
 
     /// Whether the holders are one.
     pub(crate) fn holder_relation(&self, other: &Self) -> Relation {
         match (&self.holder, &other.holder) {
-            (Holder::Unknown(one), Holder::Unknown(two)) if one == two => Relation::Same,
+            (Holder::Unknown(_), Holder::Unknown(_)) if self.has_device_of(other) => Relation::Same,
             (Holder::Unknown(_), _) | (_, Holder::Unknown(_)) => Relation::Unknown,
+            // What one server exports is mounted on its own host as something else, and on a third one by another protocol.
+            _ if self.scheme != other.scheme && (self.is_exported() || other.is_exported()) => {
+                Relation::Unknown
+            }
             _ if self.scheme != other.scheme => Relation::Different,
             (Holder::Servers(one), Holder::Servers(two)) => one.relation(two),
             (Holder::Cluster(one), Holder::Cluster(two)) if one.is_empty() != two.is_empty() => {
@@ -144,7 +182,14 @@ impl Identity {
             (Holder::Cluster(_), Holder::Servers(_)) | (Holder::Servers(_), Holder::Cluster(_)) => {
                 Relation::Unknown
             }
-            (Holder::Local(one), Holder::Local(two)) => Relation::of(one == two),
+            (Holder::Local(one), Holder::Local(two)) if one == two => Relation::Same,
+            (Holder::Local(one), Holder::Local(two)) => {
+                let is_one_kernel = one.host.boot_id == two.host.boot_id;
+                let is_hidden = one.host.hides_boot_id || two.host.hides_boot_id;
+                if is_hidden && !is_one_kernel { Relation::Unknown } else { Relation::Different }
+            }
+            // The image may be a disk of a virtual machine.
+            (Holder::Local(_), Holder::Image(_)) | (Holder::Image(_), Holder::Local(_)) => Relation::Unknown,
             (Holder::Image(one), Holder::Image(two)) => one.relation(two),
             (Holder::Layers(one), Holder::Layers(two)) if one.len() == two.len() => {
                 let relations = one.iter().zip(two);

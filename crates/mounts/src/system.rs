@@ -5,7 +5,7 @@ use std::net::{IpAddr, ToSocketAddrs as _};
 use std::os::unix::ffi::OsStrExt as _;
 
 use atta_entry::Errno;
-use atta_sys::{names_of, open_directory_path, stat_path};
+use atta_sys::{names_of, open_directory_path};
 use rustix::io::Errno as SystemError;
 
 use crate::probes::{Host, Probes};
@@ -32,7 +32,14 @@ impl SystemProbes {
         let name = rustix::system::uname().nodename().to_bytes().to_vec();
         let network = target(b"/proc/self/ns/net").unwrap_or_default();
         let number = network.iter().copied().filter(u8::is_ascii_digit).collect();
-        Ok(Self { host: Host { boot_id: boot_id.trim_ascii().to_vec(), name, network: number } })
+        Ok(Self {
+            host: Host {
+                boot_id: boot_id.trim_ascii().to_vec(),
+                name,
+                network: number,
+                hides_boot_id: false,
+            },
+        })
     }
 }
 
@@ -71,10 +78,6 @@ impl Probes for SystemProbes {
                 Err(_) => return None,
             }
         }
-    }
-
-    fn inode(&self, mount_point: &[u8]) -> Option<u64> {
-        stat_path(mount_point, false).ok().map(|found| found.inode)
     }
 
     fn addresses(&self, server: &[u8]) -> Vec<IpAddr> {

@@ -81,7 +81,7 @@ impl MountTable {
         };
         let mounts = lines(text).zip(1..).map(mount).collect::<Result<Vec<_>, _>>()?;
         let index = Index::new(&mounts);
-        let (roots, addresses) = Namer::new(&mounts, &index, Asker::new(probes, addresses)).names();
+        let (roots, addresses) = Namer::new(&mounts, &index, Asker::new(probes, &mounts, addresses)).names();
         Ok(Self { mounts, roots, index, addresses })
     }
 

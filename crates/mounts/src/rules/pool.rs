@@ -12,7 +12,7 @@ pub(super) fn lustre(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     let nids: Vec<_> =
         nids_of(nids).into_iter().map(|(host, network)| (host, network_suffix(network))).collect();
     let named: Vec<_> = nids.iter().map(|(host, suffix)| (*host, &suffix[..])).collect();
-    let servers = servers(&named, &[], asker)?;
+    let servers = servers(&named, asker)?;
     let (name, directory) = first_name(path);
     Some(Found::new(Holder::Servers(servers), name, directory))
 }
@@ -53,7 +53,7 @@ pub(super) fn glusterfs(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     let colon = split_once(source, b":/").map_or(colon, |(host, _)| host.len());
     let hosts: Vec<_> =
         source[..colon].split(|byte| *byte == b',').map(|host| (split_port(host).0, &b""[..])).collect();
-    let servers = servers(&hosts, &[], asker)?.of_a_pool();
+    let servers = servers(&hosts, asker)?;
     let (volume, directory) = first_name(&source[colon + 1..]);
     (!volume.is_empty()).then(|| Found::new(Holder::Servers(servers), volume, directory))
 }
@@ -63,7 +63,7 @@ pub(super) fn moosefs(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     let source = mount.source.strip_prefix(b"mfs#")?;
     let end = source.iter().position(|byte| *byte == b'/').unwrap_or(source.len());
     let (host, port) = split_port(&source[..end]);
-    let servers = servers(&[(host, &port_suffix(port, b"9421"))], &[], asker)?;
+    let servers = servers(&[(host, &port_suffix(port, b"9421"))], asker)?;
     Some(Found::new(Holder::Servers(servers), b"", &source[end..]))
 }
 
@@ -72,7 +72,7 @@ pub(super) fn weka(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     let (hosts, name) = split_once(&mount.source, b"/")?;
     let hosts: Vec<_> =
         hosts.split(|byte| *byte == b',').map(|host| (split_port(host).0, &b""[..])).collect();
-    let servers = servers(&hosts, &[], asker)?.of_a_pool();
+    let servers = servers(&hosts, asker)?;
     let (name, directory) = first_name(name);
     Some(Found::new(Holder::Servers(servers), name, directory))
 }
@@ -89,7 +89,7 @@ pub(super) fn pvfs(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
         name = first_name(path).0;
     }
     let hosts: Vec<_> = hosts.iter().map(|(host, suffix)| (*host, &suffix[..])).collect();
-    let servers = servers(&hosts, &[], asker)?.of_a_pool();
+    let servers = servers(&hosts, asker)?;
     Some(Found::new(Holder::Servers(servers), name, b""))
 }
 
@@ -97,7 +97,7 @@ pub(super) fn pvfs(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
 pub(super) fn panfs(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     let source = mount.source.strip_prefix(b"panfs://").unwrap_or(&mount.source);
     let end = source.iter().position(|byte| matches!(byte, b'/' | b':'))?;
-    let servers = servers(&[(&source[..end], b"")], &[], asker)?;
+    let servers = servers(&[(&source[..end], b"")], asker)?;
     let (volume, directory) = first_name(&source[end + 1..]);
     Some(Found::new(Holder::Servers(servers), volume, directory))
 }
@@ -109,7 +109,7 @@ pub(super) fn beegfs(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
         Some(host) => (host.into_owned(), mount.option("connMgmtdPortTCP").map(std::borrow::Cow::into_owned)),
         None => beegfs_settings(&mount.option("cfgFile")?, asker)?,
     };
-    let servers = servers(&[(&host, &port_suffix(port.as_deref(), b"8008"))], &[], asker)?;
+    let servers = servers(&[(&host, &port_suffix(port.as_deref(), b"8008"))], asker)?;
     Some(Found::new(Holder::Servers(servers), b"", b""))
 }
 
