@@ -9,8 +9,10 @@ fn again(text: &[u8]) -> Option<Vec<u8>> {
     let table = MountTable::from_bytes(text, &Silent::on(Host::new(b"boot", b"node"))).ok()?;
     let mut out = Vec::new();
     for (mount, root) in table.iter() {
-        let (found, again) = (table.uri_of(&mount.point), table.uri_of(&[&mount.point[..], b"/./"].concat()));
-        assert_eq!(found.map(|found| found.hash()), again.map(|again| again.hash()));
+        if let Some(found) = table.uri_of(&mount.point) {
+            let again = table.uri_of(&[&mount.point[..], b"/./"].concat());
+            assert_eq!(Some(found.hash()), again.map(|again| again.hash()));
+        }
         assert!(!root.canonical().is_empty() && root.relation(root) == crate::Relation::Same);
         let (id, parent, device) = (mount.id, mount.parent, mount.device);
         out.extend(format!("{id} {parent} {}:{} ", device.major, device.minor).into_bytes());

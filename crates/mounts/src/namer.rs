@@ -8,7 +8,7 @@ use std::sync::Arc;
 use atta_sys::file_systems::{Reach, UriRule};
 
 use crate::identity::{DeviceOn, Holder, Identity};
-use crate::mount::Mount;
+use crate::mount::{Device, Mount};
 use crate::path::{below, normal, without_root_slash};
 use crate::probes::{Host, Probes};
 use crate::rules::{self, Found};
@@ -51,9 +51,13 @@ impl<'a> Asker<'a> {
         if self.is_visible { self.probes.attribute(&mount.point, name) } else { None }
     }
 
-    /// UUID of what is on a disk, by the disk's name in `/dev`, as udev has found it; of btrfs, as the kernel has it.
-    pub(crate) fn uuid(&mut self, disk: &[u8]) -> Option<Vec<u8>> {
+    /// UUID of what is on the disk of a mount, as udev has found it; of btrfs, as the kernel has it. The kernel knows the name of the disk
+    /// by its number; the source may have another one (`/dev/mapper/...`, `/dev/root`).
+    pub(crate) fn uuid(&mut self, mount: &Mount) -> Option<Vec<u8>> {
         let probes = self.probes;
+        let Device { major, minor } = mount.device;
+        let link = probes.link(format!("/sys/dev/block/{major}:{minor}").as_bytes());
+        let disk = rules::last_name(link.as_deref().unwrap_or(&mount.source));
         let uuids = self.uuids.get_or_insert_with(|| disks(probes));
         uuids.iter().find(|(name, _)| name == disk).map(|(_, uuid)| uuid.clone())
     }
@@ -106,6 +110,8 @@ impl<'a> Namer<'a> {
     /// The names, in the order of the mounts, and the addresses that were found.
     pub(crate) fn names(mut self) -> (Vec<Uri>, Addresses) {
         let names = (0..self.mounts.len()).map(|mount| self.name(mount, DEPTH_MAX)).collect();
+        // A resolver that does not answer now may answer later.
+        self.asker.addresses.retain(|_, addresses| !addresses.is_empty());
         (names, self.asker.addresses)
     }
 
@@ -160,7 +166,7 @@ impl<'a> Namer<'a> {
             holder: found.holder,
             volume: found.volume,
             device: DeviceOn { host: Arc::clone(&self.asker.host), device: mount.device },
-            uuid: if has_disk { self.asker.uuid(rules::last_name(&mount.source)) } else { None },
+            uuid: if has_disk { self.asker.uuid(mount) } else { None },
             is_one_tree: !mount.is_removed()
                 && matches!(mount.rule(), UriRule::Export | UriRule::Dvs | UriRule::NineP | UriRule::PanFs),
             known: mount.known(),
@@ -207,10 +213,10 @@ impl<'a> Namer<'a> {
         })
     }
 
-    /// The name of a path that lies below a mount. None: it is relative, to a directory that nobody knows any more, or here it leads back
+    /// The name of a path that lies below a mount. None: it is relative to a directory that is not known, or here it leads back
     /// to the mount, so that it was meant in another namespace.
     fn path(&mut self, path: &[u8], above: &Mount, depth: u32) -> Option<Uri> {
-        let path = normal(Some(path).filter(|path| path.starts_with(b"/"))?);
+        let path = normal(path)?;
         let mount = self.index.find(&path)?;
         if self.mounts[mount].device == above.device || matches!(self.names[mount], Name::Begun) {
             return None;

@@ -99,6 +99,6 @@ pub(super) fn repository(mount: &Mount, asker: &Asker<'_>) -> Option<Found> {
 
 /// The UUID of a disk that several hosts write to.
 pub(super) fn shared_disk(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
-    let uuid = asker.uuid(last_name(&mount.source))?;
+    let uuid = asker.uuid(mount)?;
     Some(Found::new(Holder::Cluster(uuid), b"", &as_suffix(b"")))
 }

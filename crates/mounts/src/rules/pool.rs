@@ -14,7 +14,7 @@ pub(super) fn lustre(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     let named: Vec<_> = nids.iter().map(|(host, suffix)| (*host, &suffix[..])).collect();
     let servers = servers(&named, asker)?;
     let (name, directory) = first_name(path);
-    Some(Found::new(Holder::Servers(servers), name, directory))
+    (!name.is_empty()).then(|| Found::new(Holder::Servers(servers), name, directory))
 }
 
 /// `HOST@NETWORK`s. An IPv6 address has colons of its own, so that a colon ends a NID only after its network.
@@ -74,7 +74,7 @@ pub(super) fn weka(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
         hosts.split(|byte| *byte == b',').map(|host| (split_port(host).0, &b""[..])).collect();
     let servers = servers(&hosts, asker)?;
     let (name, directory) = first_name(name);
-    Some(Found::new(Holder::Servers(servers), name, directory))
+    (!name.is_empty()).then(|| Found::new(Holder::Servers(servers), name, directory))
 }
 
 /// `tcp://HOST:PORT/NAME`, several separated by commas.
@@ -90,7 +90,7 @@ pub(super) fn pvfs(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     }
     let hosts: Vec<_> = hosts.iter().map(|(host, suffix)| (*host, &suffix[..])).collect();
     let servers = servers(&hosts, asker)?;
-    Some(Found::new(Holder::Servers(servers), name, b""))
+    (!name.is_empty()).then(|| Found::new(Holder::Servers(servers), name, b""))
 }
 
 /// `panfs://HOST/VOLUME` or `HOST:VOLUME`: a realm has one address for all of its volumes.

@@ -629,8 +629,35 @@ fn sources_that_look_like_nfs_are_not() {
     assert!(!uri.identity().is_proven());
 }
 
+// Another path starts where its process does.
+#[test]
+fn relative_paths_have_no_name() {
+    let table = here().table(&["0:46 / /nfs rw - nfs4 srv:/e rw"]);
+    for path in [&b""[..], b"nfs/x", b"./nfs", b"../nfs"] {
+        assert_eq!((table.uri_of(path), table.mount_of(path), table.reach_of(path)), (None, None, None));
+    }
+}
+
+#[test]
+fn parts_of_images_are_no_directories() {
+    let of = |device: &str, offset: &str, path: &str| {
+        let answers = here().files(&[
+            ("/sys/block/loop3/loop/backing_file", "/images/a \n"),
+            ("/sys/block/loop3/loop/offset", offset),
+        ]);
+        answers.uri(&format!("7:3 / /m ro - ext4 /dev/{device} ro"), path)
+    };
+    let (whole, partition, moved) =
+        (of("loop3", "0\n", "/m/0p1/f"), of("loop3p1", "0\n", "/m/f"), of("loop3p1", "512\n", "/m/f"));
+    assert_eq!(whole.canonical(), b"ext4://[ext4://8:1@boot-1/images/a%20]/0p1/f", "a space ends the name");
+    assert_eq!(partition.canonical(), b"ext4://[ext4://8:1@boot-1/images/a%20]0p1/f");
+    assert_eq!(moved.canonical(), b"ext4://[ext4://8:1@boot-1/images/a%20]512p1/f");
+}
+
 #[test]
 fn invalid_lines_are_refused() {
+    let long = format!("1 0 8:1 / / rw - ext4 /dev/sda1 rw,{}", "x".repeat(1 << 22));
+    assert!(atta_mounts::MountTable::from_bytes(long.as_bytes(), &here()).is_err());
     let text = b"1 0 8:1 / / rw - ext4 /dev/sda1 rw\nnonsense\n";
     let error = atta_mounts::MountTable::from_bytes(text, &here()).unwrap_err();
     assert_eq!(error.to_string(), "invalid line of mountinfo: line 2");

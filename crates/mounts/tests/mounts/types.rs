@@ -169,10 +169,14 @@ fn host_names_are_only_shown() {
 fn disks_have_their_uuid() {
     let answers = Answers::on("boot", "node1").links(&[
         ("/dev/disk/by-uuid/1111-aa", "../../sda2"),
+        ("/dev/disk/by-uuid/3333-cc", "../../dm-1"),
+        ("/sys/dev/block/253:1", "../../devices/virtual/block/dm-1"),
         ("/sys/fs/btrfs/2222-bb/devices/sdb1", "../../../../sdb1"),
     ]);
     let uuid = |line| answers.uri(line, "/m").identity().uuid.clone();
     assert_eq!(uuid("8:2 / /m rw - xfs /dev/sda2 rw").as_deref(), Some(&b"1111-aa"[..]));
     assert_eq!(uuid("0:42 /@ /m rw - btrfs /dev/sdb1 rw").as_deref(), Some(&b"2222-bb"[..]));
+    // The source has another name of the disk.
+    assert_eq!(uuid("253:1 / /m rw - xfs /dev/mapper/vg-sda2 rw").as_deref(), Some(&b"3333-cc"[..]));
     assert_eq!((uuid("8:3 / /m rw - xfs /dev/sda3 rw"), uuid("0:9 / /m rw - tmpfs sda2 rw")), (None, None));
 }
