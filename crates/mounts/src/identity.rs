@@ -104,12 +104,12 @@ impl Identity {
     /// Whether hosts can tell from the name alone that it is one file system. Otherwise they must find out.
     #[must_use]
     pub fn is_proven(&self) -> bool {
-        match &self.holder {
-            Holder::Unknown(_) => false,
-            Holder::Image(image) => image.identity().is_proven(),
-            Holder::Layers(layers) => layers.iter().all(|layer| layer.identity().is_proven()),
-            Holder::Servers(_) | Holder::Cluster(_) | Holder::Local(_) => true,
-        }
+        self.is_held() || matches!(self.holder, Holder::Local(_))
+    }
+
+    /// Whether it has a holder that all hosts can name.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.holder, Holder::Servers(_) | Holder::Cluster(_))
     }
 
     /// Whether both are one file system. Two exports of one server are two, unless one kernel has one device for both.
@@ -120,8 +120,7 @@ impl Identity {
         }
         match (self.holder_relation(other), self.volume_relation(other)) {
             (Relation::Same, volumes) => volumes,
-            // Servers may give other names to what they take from each other.
-            (Relation::Unknown, Relation::Different) if !(self.is_exported() || other.is_exported()) => {
+            (Relation::Unknown, Relation::Different) if self.is_named() && other.is_named() => {
                 Relation::Different
             }
             (holders, _) => holders,
@@ -131,6 +130,12 @@ impl Identity {
     /// Whether one kernel has both as one device. The type must be the same, too: a number is used again after an unmount.
     pub(crate) fn has_device_of(&self, other: &Self) -> bool {
         self.device == other.device && self.scheme == other.scheme
+    }
+
+    /// Whether its volume and the paths in it are known, so that other ones are other files whoever holds them. Not those that are
+    /// exported: servers may give other names to what they take from each other.
+    pub(crate) fn is_named(&self) -> bool {
+        self.is_held() && !self.is_exported()
     }
 
     /// Whether its servers may have taken it from somewhere else, under another name: a local disk, a parallel file system, another server.
@@ -165,6 +170,7 @@ impl Identity {
 
     /// Whether the holders are one.
     pub(crate) fn holder_relation(&self, other: &Self) -> Relation {
+        let is_one_kernel = self.device.host.boot_id == other.device.host.boot_id;
         match (&self.holder, &other.holder) {
             (Holder::Unknown(_), Holder::Unknown(_)) if self.has_device_of(other) => Relation::Same,
             (Holder::Unknown(_), _) | (_, Holder::Unknown(_)) => Relation::Unknown,
@@ -184,12 +190,17 @@ impl Identity {
             }
             (Holder::Local(one), Holder::Local(two)) if one == two => Relation::Same,
             (Holder::Local(one), Holder::Local(two)) => {
-                let is_one_kernel = one.host.boot_id == two.host.boot_id;
                 let is_hidden = one.host.hides_boot_id || two.host.hides_boot_id;
                 if is_hidden && !is_one_kernel { Relation::Unknown } else { Relation::Different }
             }
             // The image may be a disk of a virtual machine.
             (Holder::Local(_), Holder::Image(_)) | (Holder::Image(_), Holder::Local(_)) => Relation::Unknown,
+            // A later mount may cover the path of an image or layer. On one kernel that is not expected.
+            (Holder::Image(_), Holder::Image(_)) | (Holder::Layers(_), Holder::Layers(_))
+                if !is_one_kernel =>
+            {
+                Relation::Unknown
+            }
             (Holder::Image(one), Holder::Image(two)) => one.relation(two),
             (Holder::Layers(one), Holder::Layers(two)) if one.len() == two.len() => {
                 let relations = one.iter().zip(two);

@@ -69,7 +69,7 @@ fn servers(named: &[(&[u8], &[u8])], asker: &mut Asker<'_>) -> Option<Servers> {
 }
 
 /// The only host of a mount. `known`: its address, if the mount has it; otherwise its name is asked for. None: the name has several
-/// addresses, so that it may be several servers, and nobody knows which one this mount uses.
+/// addresses, so that it may be several servers, and it is not known which one this mount uses.
 fn server(name: &[u8], suffix: &[u8], known: &[IpAddr], asker: &mut Asker<'_>) -> Option<Servers> {
     let servers = Servers::new(vec![host(name, suffix, known, asker)]).filter(|_| !name.is_empty())?;
     is_one_server(servers.known()).then_some(servers)

@@ -74,7 +74,7 @@ impl Uri {
             Relation::Different => Relation::Different,
             Relation::Same => self.path_relation(other),
             // Paths from the top of one volume are other files, whoever holds them.
-            Relation::Unknown if one.volume == two.volume && is_named(one, two) => {
+            Relation::Unknown if one.volume == two.volume && one.is_named() && two.is_named() => {
                 let paths = self.path_relation(other);
                 if paths == Relation::Different { paths } else { Relation::Unknown }
             }
@@ -108,7 +108,7 @@ impl Uri {
     /// would stand there.
     fn full_path(&self) -> Cow<'_, [u8]> {
         let Identity { volume, scheme, .. } = &*self.identity;
-        let has_place = !volume.is_empty() || (scheme == b"ceph" && is_held(&self.identity));
+        let has_place = !volume.is_empty() || (scheme == b"ceph" && self.identity.is_held());
         if !has_place {
             return Cow::Borrowed(&self.path);
         }
@@ -127,6 +127,7 @@ impl Uri {
         let text = Text {
             servers: &|identity, servers| aliases.text_of(identity, servers),
             device: &canonical_device,
+            kernel: &canonical_kernel,
         };
         let mut out = Vec::with_capacity(64 + self.path.len());
         text.write(self, &mut out);
@@ -148,16 +149,6 @@ impl Uri {
     }
 }
 
-/// Whether the volume and the path within it are known, so that other paths are other files whoever holds them.
-fn is_named(one: &Identity, two: &Identity) -> bool {
-    is_held(one) && is_held(two) && !one.is_exported() && !two.is_exported()
-}
-
-/// Whether it has a holder that all hosts can name.
-fn is_held(identity: &Identity) -> bool {
-    matches!(identity.holder, Holder::Servers(_) | Holder::Cluster(_))
-}
-
 /// How the path of a removed directory that is still mounted begins: no other path has two slashes.
 const REMOVED: &[u8] = b"//removed.";
 
@@ -175,7 +166,11 @@ fn removed_part(path: &[u8]) -> &[u8] {
 
 impl fmt::Display for Uri {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = Text { servers: &|_, servers| servers.shown().to_vec(), device: &shown_device };
+        let text = Text {
+            servers: &|_, servers| servers.shown().to_vec(),
+            device: &shown_device,
+            kernel: &|_| Vec::new(),
+        };
         let mut bytes = Vec::new();
         text.write(self, &mut bytes);
         // All bytes beyond ASCII are escaped.
@@ -185,6 +180,11 @@ impl fmt::Display for Uri {
 
 fn canonical_device(on: &DeviceOn) -> Vec<u8> {
     [device(on).as_bytes(), b"@", &on.host.boot_id].concat()
+}
+
+/// Where the path of an image or layer was looked up.
+fn canonical_kernel(on: &DeviceOn) -> Vec<u8> {
+    [b"@", &on.host.boot_id[..]].concat()
 }
 
 fn shown_device(on: &DeviceOn) -> Vec<u8> {
@@ -199,6 +199,7 @@ fn device(on: &DeviceOn) -> String {
 struct Text<'a> {
     servers: &'a dyn Fn(&Identity, &Servers) -> Vec<u8>,
     device: &'a dyn Fn(&DeviceOn) -> Vec<u8>,
+    kernel: &'a dyn Fn(&DeviceOn) -> Vec<u8>,
 }
 
 impl Text<'_> {
@@ -214,8 +215,12 @@ impl Text<'_> {
             Holder::Image(image) => {
                 self.write_inner(std::slice::from_ref(image), out);
                 escape(&identity.volume, b"", out);
+                escape(&(self.kernel)(&identity.device), b"@.-_", out);
             }
-            Holder::Layers(layers) => self.write_inner(layers, out),
+            Holder::Layers(layers) => {
+                self.write_inner(layers, out);
+                escape(&(self.kernel)(&identity.device), b"@.-_", out);
+            }
         }
         let path = if matches!(identity.holder, Holder::Image(_)) {
             Cow::Borrowed(&uri.path[..])

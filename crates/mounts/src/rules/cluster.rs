@@ -48,8 +48,8 @@ pub(super) fn gpfs(mount: &Mount, asker: &Asker<'_>) -> Option<Found> {
     let (cluster, name) = match split_once(&device, b":") {
         Some((cluster, name)) => (cluster.to_vec(), name),
         None => {
-            let settings = asker.probes.file(b"/var/mmfs/gen/mmfs.cfg").unwrap_or_default();
-            (setting(&settings, b"clusterName").unwrap_or_default().to_vec(), &device[..])
+            let settings = asker.probes.file(b"/var/mmfs/gen/mmfs.cfg")?;
+            (setting(&settings, b"clusterName")?.to_vec(), &device[..])
         }
     };
     let name = last_name(name);

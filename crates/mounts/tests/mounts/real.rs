@@ -178,7 +178,7 @@ fn overlays_are_followed_to_their_layers() {
     let (lower, share) = (report.uri(&scratch.join("t/l2")), report.uri(Path::new("/usr/share")));
     let expected = format!("overlay://[{lower}][{share}]/f");
     assert_eq!(read_only.to_string(), expected);
-    // Options of this one have relative paths, so that nobody knows where they are.
+    // Options of this one have relative paths, so that it is not known where they are.
     let merged = report.table.mount_of(scratch.join("t/rw").to_str().unwrap().as_bytes()).unwrap();
     assert_eq!(report.table.layers_of(merged), [None, None, None]);
     assert_eq!(report.uri(&scratch.join("t/rw")).relation(&read_only), Relation::Different);
@@ -226,7 +226,7 @@ fn subvolumes_and_uuids_of_btrfs_are_found() {
     report.assert_found();
     let (top, sub) = (report.uri(&scratch.join("top/@home/f")), report.uri(&scratch.join("sub/f")));
     assert_eq!(top.path(), b"/@home/f");
-    // The namespace is gone, and with it the loop device: nobody knows the image any more.
+    // The namespace is gone, and with it the loop device, so that the image is not known.
     assert_eq!((top.relation(&sub), top.hash() == sub.hash()), (Relation::Same, true));
 }
 

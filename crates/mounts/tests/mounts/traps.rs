@@ -220,18 +220,26 @@ fn order_of_lustre_servers_does_not_count() {
 // A.3: GPFS, PanFS and DVS had the path of the host in the name.
 #[test]
 fn mount_points_of_hosts_do_not_count() {
+    let in_cluster = |answers: Answers| answers.files(&[("/var/mmfs/gen/mmfs.cfg", "clusterName c.org\n")]);
     for mounted in
         ["gpfs gpfs1 rw", "panfs panfs://10.0.0.9/home rw", "dvs /dfs rw,nodename=nid1", "nfs srv:/e rw"]
     {
-        let one = here().uri(&format!("0:4 / /g1 rw - {mounted}"), "/g1/f");
-        let other = there().uri(&format!("0:9 / /a/g2 rw - {mounted}"), "/a/g2/f");
+        let one = in_cluster(here()).uri(&format!("0:4 / /g1 rw - {mounted}"), "/g1/f");
+        let other = in_cluster(there()).uri(&format!("0:9 / /a/g2 rw - {mounted}"), "/a/g2/f");
         assert_eq!(
             (one.relation(&other), one.canonical() == other.canonical()),
             (Same, true),
             "{one} {other}"
         );
     }
-    assert_eq!(relation("gpfs gpfs1 rw", "gpfs /dev/gpfs1 rw"), (Same, true));
+    let (one, other) = (in_cluster(here()), in_cluster(there()));
+    assert_eq!(relation_of(&top(&one, "gpfs gpfs1 rw"), &top(&other, "gpfs /dev/gpfs1 rw")), (Same, true));
+    assert_eq!(
+        relation_of(&top(&one, "gpfs gpfs1 rw"), &top(&other, "gpfs gpfs1 rw,dev=far.org:gpfs1")).0,
+        Different
+    );
+    // Each cluster has a `gpfs1`.
+    assert_eq!(relation("gpfs gpfs1 rw", "gpfs gpfs1 rw"), (Unknown, false));
     assert_eq!(relation("gpfs r rw,dev=far.org:fs", "gpfs x rw,dev=far.org:fs"), (Same, true));
     assert_eq!(relation("gpfs gpfs1 rw", "gpfs gpfs1 rw,dev=far.org:gpfs1"), (Unknown, false));
 }
@@ -442,7 +450,7 @@ fn exported_file_systems_may_be_others() {
     ] {
         for other in [
             "ext4 /dev/sda3 rw",
-            "gpfs gpfs1 rw",
+            "gpfs gpfs1 rw,dev=c:gpfs1",
             "lustre 10.0.0.1@tcp:/fs1 rw",
             "ceph x@aa.fs=/ rw",
             "fuse.glusterfs g:/v1 rw",
@@ -452,8 +460,8 @@ fn exported_file_systems_may_be_others() {
             assert_eq!(top(&here(), exported).relation(&top(&there(), other)), Unknown);
         }
     }
-    assert_eq!(relation("ext4 /dev/sda3 rw", "gpfs gpfs1 rw"), (Different, false));
-    assert_eq!(relation("lustre 10.0.0.1@tcp:/fs1 rw", "gpfs gpfs1 rw"), (Different, false));
+    assert_eq!(relation("ext4 /dev/sda3 rw", "gpfs gpfs1 rw,dev=c:gpfs1"), (Different, false));
+    assert_eq!(relation("lustre 10.0.0.1@tcp:/fs1 rw", "gpfs gpfs1 rw,dev=c:gpfs1"), (Different, false));
 }
 
 // NFS has one superblock for all exports of one file system of a server.
@@ -546,10 +554,12 @@ fn overlays_lead_to_their_layers() {
     let table = |answers: &Answers, lower: &str| answers.table(&lines(lower).split('\n').collect::<Vec<_>>());
     let (one, other) = (table(&here(), "/nfs/b:/nfs/a"), table(&there(), "/nfs/b:/nfs/a"));
     let of = |table: &atta_mounts::MountTable, path: &str| table.uri_of(path.as_bytes()).unwrap();
-    assert_eq!(relation_of(&of(&one, "/ro"), &of(&other, "/ro")), (Same, true));
+    assert_eq!(relation_of(&of(&one, "/ro"), &of(&table(&here(), "/nfs/b:/nfs/a"), "/ro")), (Same, true));
+    // There a later mount may have covered the layers.
+    assert_eq!(relation_of(&of(&one, "/ro"), &of(&other, "/ro")), (Unknown, false));
     assert_eq!(
         of(&one, "/ro/f").canonical(),
-        b"overlay://[nfs://10.0.0.5/images/b][nfs://10.0.0.5/images/a]/f"
+        b"overlay://[nfs://10.0.0.5/images/b][nfs://10.0.0.5/images/a]@boot-1/f"
     );
     assert_eq!((one.reach_of(b"/ro"), one.reach_of(b"/rw/x")), (Some(Reach::Remote), Some(Reach::Remote)));
     // What is written to the upper layer no other host sees.
@@ -557,7 +567,11 @@ fn overlays_lead_to_their_layers() {
     let layers = one.layers_of(one.mount_of(b"/rw").unwrap());
     assert_eq!(layers.len(), 3);
     assert_eq!(layers[0].as_ref().unwrap().canonical(), b"ext4://8:1@boot-1/u");
-    let order = table(&there(), "/nfs/a:/nfs/b");
+    // Another overlay of one kernel, with another device.
+    let order = here().table(&[
+        "0:46 / /nfs rw - nfs4 srv:/images rw,addr=10.0.0.5",
+        "0:71 / /ro ro - overlay o ro,lowerdir=/nfs/a:/nfs/b",
+    ]);
     assert_eq!(relation_of(&of(&one, "/ro"), &of(&order, "/ro")), (Different, false));
     let more = table(&here(), "/a");
     assert_eq!((more.reach_of(b"/ro"), more.reach_of(b"/etc")), (Some(Reach::Local), Some(Reach::Local)));
@@ -588,15 +602,19 @@ fn loop_devices_lead_to_their_images() {
         ]);
         let lines = [
             "0:46 / /nfs rw - nfs4 srv:/e rw,addr=10.0.0.5",
-            &format!("7:3 / /m ro - squashfs /dev/{device} ro"),
+            &format!("7:{} / /m ro - squashfs /dev/{device} ro", &device[4..]),
         ];
         let table = answers.table(&lines);
         (table.uri_of(b"/m/f").unwrap(), table.reach_of(b"/m/f").unwrap())
     };
-    let ((one, reach), (other, _)) = (image(here(), "loop3", "0\n"), image(there(), "loop12", "0\n"));
-    assert_eq!(one.canonical(), b"squashfs://[nfs://10.0.0.5/e/images/root%20image.sqsh]/f");
+    let ((one, reach), (other, _)) = (image(here(), "loop3", "0\n"), image(here(), "loop12", "0\n"));
+    assert_eq!(one.canonical(), b"squashfs://[nfs://10.0.0.5/e/images/root%20image.sqsh]@boot-1/f");
     assert_eq!((one.relation(&other), one.hash() == other.hash(), reach), (Same, true, Reach::Remote));
-    assert_eq!(one.relation(&image(there(), "loop1", "1048576\n").0), Different, "another part of the image");
+    assert_eq!(one.relation(&image(here(), "loop1", "1048576\n").0), Different, "another part of the image");
+    // There a later mount may have covered the image.
+    let far = image(there(), "loop3", "0\n").0;
+    assert_eq!((relation_of(&one, &far), one.relation(&far)), ((Unknown, false), Unknown));
+    assert_eq!(one.to_string(), "squashfs://[nfs://srv/e/images/root%20image.sqsh]/f");
 }
 
 #[test]
@@ -649,9 +667,13 @@ fn parts_of_images_are_no_directories() {
     };
     let (whole, partition, moved) =
         (of("loop3", "0\n", "/m/0p1/f"), of("loop3p1", "0\n", "/m/f"), of("loop3p1", "512\n", "/m/f"));
-    assert_eq!(whole.canonical(), b"ext4://[ext4://8:1@boot-1/images/a%20]/0p1/f", "a space ends the name");
-    assert_eq!(partition.canonical(), b"ext4://[ext4://8:1@boot-1/images/a%20]0p1/f");
-    assert_eq!(moved.canonical(), b"ext4://[ext4://8:1@boot-1/images/a%20]512p1/f");
+    assert_eq!(
+        whole.canonical(),
+        b"ext4://[ext4://8:1@boot-1/images/a%20]@boot-1/0p1/f",
+        "a space ends the name"
+    );
+    assert_eq!(partition.canonical(), b"ext4://[ext4://8:1@boot-1/images/a%20]0p1@boot-1/f");
+    assert_eq!(moved.canonical(), b"ext4://[ext4://8:1@boot-1/images/a%20]512p1@boot-1/f");
 }
 
 #[test]
