@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use atta_sys::file_systems::{FileSystem, Reach};
+use atta_sys::file_systems::{FileSystem, Reach, UriRule};
 
 use crate::mount::Device;
+use crate::path::below;
 use crate::probes::Host;
 use crate::server::Servers;
 use crate::uri::Uri;
@@ -81,11 +82,13 @@ pub struct Identity {
     pub holder: Holder,
     /// Which one of the holder's it is: export, share, volume, name. No slash at its ends. Empty: the only one, or it is not known.
     pub volume: Vec<u8>,
+    /// The kernel and the number that it gives to this file system while it is mounted. All mounts of it under one kernel have the same.
+    pub device: DeviceOn,
     /// UUID of the disk. It does not count: copied disk images have it, too.
     pub uuid: Option<Vec<u8>>,
     /// Where the data is.
     pub reach: Reach,
-    /// Volumes are directories of one tree of the server, so that one may lie in another (NFS).
+    /// Volumes are directories of one tree of the server, so that one may lie in another (NFS, DVS, 9p, PanFS).
     pub(crate) is_one_tree: bool,
     /// Its row in the table of types.
     pub(crate) known: Option<&'static FileSystem>,
@@ -101,29 +104,56 @@ impl Identity {
     /// Whether hosts can tell from the name alone that it is one file system. Otherwise they must find out.
     #[must_use]
     pub fn is_proven(&self) -> bool {
-        match &self.holder {
-            Holder::Unknown(_) => false,
-            Holder::Image(image) => image.identity().is_proven(),
-            Holder::Layers(layers) => layers.iter().all(|layer| layer.identity().is_proven()),
-            Holder::Servers(_) | Holder::Cluster(_) | Holder::Local(_) => true,
+        self.is_held() || matches!(self.holder, Holder::Local(_))
+    }
+
+    /// Whether it has a holder that all hosts can name.
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.holder, Holder::Servers(_) | Holder::Cluster(_))
+    }
+
+    /// Whether both are one file system. Two exports of one server are two, unless one kernel has one device for both.
+    #[must_use]
+    pub fn relation(&self, other: &Self) -> Relation {
+        if self.has_device_of(other) {
+            return Relation::Same;
+        }
+        match (self.holder_relation(other), self.volume_relation(other)) {
+            (Relation::Same, volumes) => volumes,
+            (Relation::Unknown, Relation::Different) if self.is_named() && other.is_named() => {
+                Relation::Different
+            }
+            (holders, _) => holders,
         }
     }
 
     /// Whether its relation to every other definite one is known: it is the same, or different. What is not definite may be unknown beside
-    /// any other.
+    /// any other. Servers never are: a server may have more addresses than are known of it.
     #[must_use]
     pub fn is_definite(&self) -> bool {
         match &self.holder {
-            Holder::Local(_) => true,
-            Holder::Servers(servers) => servers.is_definite() && self.scheme != b"ceph",
-            _ => false,
+            Holder::Local(on) => !on.host.hides_boot_id,
+            // The default file system of a Ceph cluster has a name, which is not always known.
+            Holder::Cluster(id) => !id.is_empty() && self.scheme != b"ceph" && !self.is_exported(),
+            Holder::Servers(_) | Holder::Unknown(_) | Holder::Image(_) | Holder::Layers(_) => false,
         }
     }
 
-    /// Whether both are one file system. Two exports of one server are two.
-    #[must_use]
-    pub fn relation(&self, other: &Self) -> Relation {
-        self.holder_relation(other).and(|| self.volume_relation(other))
+    /// Whether one kernel has both as one device. The type must be the same, too: a number is used again after an unmount.
+    pub(crate) fn has_device_of(&self, other: &Self) -> bool {
+        self.device == other.device && self.scheme == other.scheme
+    }
+
+    /// Whether its volume and the paths in it are known, so that other ones are other files whoever holds them. Not those that are
+    /// exported: servers may give other names to what they take from each other.
+    pub(crate) fn is_named(&self) -> bool {
+        self.is_held() && !self.is_exported()
+    }
+
+    /// Whether its servers may have taken it from somewhere else, under another name: a local disk, a parallel file system, another server.
+    pub(crate) fn is_exported(&self) -> bool {
+        use UriRule::{Dvs, Export, NineP, Share, Ssh};
+        self.known.is_some_and(|known| matches!(known.mounts.rule, Export | Share | Ssh | Dvs | NineP))
     }
 
     fn volume_relation(&self, other: &Self) -> Relation {
@@ -137,14 +167,29 @@ impl Identity {
             // The default file system of a cluster has a name.
             return Relation::Unknown;
         }
-        Relation::of(self.volume == other.volume)
+        let is_in = |inner: &Self, outer: &Self| {
+            outer.volume.is_empty() || below(&inner.volume, &outer.volume).is_some()
+        };
+        if self.volume == other.volume {
+            Relation::Same
+        } else if self.is_one_tree && other.is_one_tree && (is_in(self, other) || is_in(other, self)) {
+            // A directory of an export is on its file system, or another one is mounted there on the server.
+            Relation::Unknown
+        } else {
+            Relation::Different
+        }
     }
 
     /// Whether the holders are one.
     pub(crate) fn holder_relation(&self, other: &Self) -> Relation {
+        let is_one_kernel = self.device.host.boot_id == other.device.host.boot_id;
         match (&self.holder, &other.holder) {
-            (Holder::Unknown(one), Holder::Unknown(two)) if one == two => Relation::Same,
+            (Holder::Unknown(_), Holder::Unknown(_)) if self.has_device_of(other) => Relation::Same,
             (Holder::Unknown(_), _) | (_, Holder::Unknown(_)) => Relation::Unknown,
+            // What one server exports is mounted on its own host as something else, and on a third one by another protocol.
+            _ if self.scheme != other.scheme && (self.is_exported() || other.is_exported()) => {
+                Relation::Unknown
+            }
             _ if self.scheme != other.scheme => Relation::Different,
             (Holder::Servers(one), Holder::Servers(two)) => one.relation(two),
             (Holder::Cluster(one), Holder::Cluster(two)) if one.is_empty() != two.is_empty() => {
@@ -155,7 +200,19 @@ impl Identity {
             (Holder::Cluster(_), Holder::Servers(_)) | (Holder::Servers(_), Holder::Cluster(_)) => {
                 Relation::Unknown
             }
-            (Holder::Local(one), Holder::Local(two)) => Relation::of(one == two),
+            (Holder::Local(one), Holder::Local(two)) if one == two => Relation::Same,
+            (Holder::Local(one), Holder::Local(two)) => {
+                let is_hidden = one.host.hides_boot_id || two.host.hides_boot_id;
+                if is_hidden && !is_one_kernel { Relation::Unknown } else { Relation::Different }
+            }
+            // The image may be a disk of a virtual machine.
+            (Holder::Local(_), Holder::Image(_)) | (Holder::Image(_), Holder::Local(_)) => Relation::Unknown,
+            // A later mount may cover the path of an image or layer. On one kernel that is not expected.
+            (Holder::Image(_), Holder::Image(_)) | (Holder::Layers(_), Holder::Layers(_))
+                if !is_one_kernel =>
+            {
+                Relation::Unknown
+            }
             (Holder::Image(one), Holder::Image(two)) => one.relation(two),
             (Holder::Layers(one), Holder::Layers(two)) if one.len() == two.len() => {
                 let relations = one.iter().zip(two);

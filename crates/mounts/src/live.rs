@@ -17,6 +17,8 @@ pub struct LiveTable {
     file: std::fs::File,
     probes: Box<dyn Probes + Send + Sync>,
     table: MountTable,
+    /// A change was reported that the table may lack: the kernel reports each once.
+    must_read: bool,
 }
 
 impl std::fmt::Debug for LiveTable {
@@ -29,12 +31,12 @@ impl LiveTable {
     /// Reads the table.
     ///
     /// # Errors
-    /// `/proc/self/mountinfo` cannot be read, or has lines that are none.
+    /// `/proc/self/mountinfo` cannot be read, or has invalid lines.
     pub fn read(probes: Box<dyn Probes + Send + Sync>) -> Result<Self, ReadError> {
         let mut file = std::fs::File::open("/proc/self/mountinfo").map_err(unreadable)?;
-        let text = read_whole(&mut file)?;
+        let (text, is_settled) = read_whole(&mut file, has_changed)?;
         let table = MountTable::from_bytes(&text, &*probes).map_err(ReadError::Invalid)?;
-        Ok(Self { file, probes, table })
+        Ok(Self { file, probes, table, must_read: !is_settled })
     }
 
     /// The table as it was last read.
@@ -45,19 +47,34 @@ impl LiveTable {
 
     /// Reads the table again if the kernel reports a change since. Returns whether it was read. Costs one `poll` if not.
     ///
+    /// The kernel reports mounts and unmounts. It does not report that a directory was renamed that is bound somewhere, or that has a mount
+    /// below it; then the table has the old path until [`reload`](Self::reload).
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); then the table stays as it was, and the next call reads it again.
+    pub fn refresh(&mut self) -> Result<bool, ReadError> {
+        self.must_read |= has_changed(&self.file)?;
+        if self.must_read {
+            self.reload()?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Reads the table again in any case.
+    ///
     /// Everything is asked again but addresses of servers: a new mount may have the number, device and source of one that is gone.
     ///
     /// # Errors
-    /// As [`read`](Self::read); then the table stays as it was, and the next call tries again only after another change.
-    pub fn refresh(&mut self) -> Result<bool, ReadError> {
-        if !has_changed(&self.file)? {
-            return Ok(false);
-        }
-        let text = read_whole(&mut self.file)?;
+    /// As [`refresh`](Self::refresh).
+    pub fn reload(&mut self) -> Result<(), ReadError> {
+        self.must_read = true;
+        let (text, is_settled) = read_whole(&mut self.file, has_changed)?;
         let addresses = self.table.take_addresses();
         self.table =
             MountTable::with_addresses(&text, &*self.probes, addresses).map_err(ReadError::Invalid)?;
-        Ok(true)
+        self.must_read = !is_settled;
+        Ok(())
     }
 }
 
@@ -65,26 +82,29 @@ impl MountTable {
     /// Reads the table of this process once.
     ///
     /// # Errors
-    /// `/proc/self/mountinfo` cannot be read, or has lines that are none.
+    /// `/proc/self/mountinfo` cannot be read, or has invalid lines.
     pub fn read(probes: &dyn Probes) -> Result<Self, ReadError> {
         let mut file = std::fs::File::open("/proc/self/mountinfo").map_err(unreadable)?;
-        Self::from_bytes(&read_whole(&mut file)?, probes).map_err(ReadError::Invalid)
+        Self::from_bytes(&read_whole(&mut file, has_changed)?.0, probes).map_err(ReadError::Invalid)
     }
 }
 
-/// The kernel gives the text in parts of a page. A change between two of them may hide a line, so it is read again until none was
-/// reported meanwhile.
-fn read_whole(file: &mut std::fs::File) -> Result<Vec<u8>, ReadError> {
+/// The text, and whether it is of one moment. The kernel gives it in parts of a page. A change between two of them may hide a line, so it
+/// is read again until none was reported meanwhile, or too often.
+fn read_whole(
+    file: &mut std::fs::File,
+    mut has_changed: impl FnMut(&std::fs::File) -> Result<bool, ReadError>,
+) -> Result<(Vec<u8>, bool), ReadError> {
     let mut text = Vec::new();
     for _ in 0..ATTEMPTS_MAX {
         text.clear();
         file.rewind().map_err(unreadable)?;
         file.read_to_end(&mut text).map_err(unreadable)?;
         if !has_changed(file)? {
-            break;
+            return Ok((text, true));
         }
     }
-    Ok(text)
+    Ok((text, false))
 }
 
 /// Whether the table has changed since this was last asked for this open file.
@@ -103,4 +123,34 @@ fn has_changed(file: &std::fs::File) -> Result<bool, ReadError> {
 #[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn unreadable(error: std::io::Error) -> ReadError {
     ReadError::Unreadable(Errno(error.raw_os_error().unwrap_or(Errno::IO.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Host, Silent};
+
+    // The kernel reports a change once, so that whoever fails to read must remember it.
+    #[test]
+    fn a_change_is_not_lost_by_an_error() {
+        let mut live = LiveTable::read(Box::new(Silent::on(Host::new(b"boot", b"node")))).unwrap();
+        while live.refresh().unwrap() {}
+        let good = std::mem::replace(&mut live.file, std::fs::File::open("/").unwrap());
+        assert!(live.reload().is_err() && live.refresh().is_err());
+        assert!(!live.table().is_empty());
+        live.file = good;
+        assert_eq!(live.refresh(), Ok(true));
+    }
+
+    #[test]
+    fn a_table_that_changes_all_the_time_is_not_settled() {
+        let mut file = std::fs::File::open("/proc/self/mountinfo").unwrap();
+        let mut changes = 2;
+        let settled = read_whole(&mut file, |_| {
+            changes -= 1;
+            Ok(changes > 0)
+        });
+        assert!(settled.unwrap().1);
+        assert!(!read_whole(&mut file, |_| Ok(true)).unwrap().1);
+    }
 }

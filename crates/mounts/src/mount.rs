@@ -36,7 +36,7 @@ pub struct Mount {
     pub parent: u64,
     /// Device of the file system.
     pub device: Device,
-    /// The directory (or file) of the file system that is mounted: `/`, or what was bound. `//deleted` at its end means just that.
+    /// The directory (or file) of the file system that is mounted: `/`, or what was bound. `//deleted` at its end: it was removed.
     pub root: Vec<u8>,
     /// Where it is mounted, as an absolute path of this process.
     pub point: Vec<u8>,
@@ -81,6 +81,11 @@ impl Mount {
     #[must_use]
     pub fn reach(&self) -> Reach {
         self.known.map_or(Reach::Unknown, |known| known.mounts.reach)
+    }
+
+    /// Whether the directory that is mounted was removed. Another one with the same name may have been removed before.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.root.ends_with(b"//deleted")
     }
 
     pub(crate) fn rule(&self) -> UriRule {

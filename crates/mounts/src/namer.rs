@@ -8,12 +8,12 @@ use std::sync::Arc;
 use atta_sys::file_systems::{Reach, UriRule};
 
 use crate::identity::{DeviceOn, Holder, Identity};
-use crate::mount::Mount;
+use crate::mount::{Device, Mount};
 use crate::path::{below, normal, without_root_slash};
 use crate::probes::{Host, Probes};
 use crate::rules::{self, Found};
 use crate::tree::Index;
-use crate::uri::{Uri, root_suffix};
+use crate::uri::{Uri, removed_root, root_suffix};
 
 /// How many loop devices and overlays may lie in each other. The kernel stacks two overlays at most, and images can lie in images. Names
 /// contain the names of all that lies below, so that deeper stacks would have names without bound.
@@ -34,8 +34,10 @@ pub(crate) struct Asker<'a> {
 }
 
 impl<'a> Asker<'a> {
-    pub(crate) fn new(probes: &'a dyn Probes, addresses: Addresses) -> Self {
-        Self { probes, host: Arc::new(probes.host()), addresses, uuids: None, is_visible: false }
+    pub(crate) fn new(probes: &'a dyn Probes, mounts: &[Mount], addresses: Addresses) -> Self {
+        let mut host = probes.host();
+        host.hides_boot_id |= mounts.iter().any(is_over_boot_id);
+        Self { probes, host: Arc::new(host), addresses, uuids: None, is_visible: false }
     }
 
     /// Addresses of a server by its name, asked once.
@@ -49,17 +51,25 @@ impl<'a> Asker<'a> {
         if self.is_visible { self.probes.attribute(&mount.point, name) } else { None }
     }
 
-    /// Inode number of the root of a mount.
-    pub(crate) fn inode(&self, mount: &Mount) -> Option<u64> {
-        if self.is_visible { self.probes.inode(&mount.point) } else { None }
-    }
-
-    /// UUID of what is on a disk, by the disk's name in `/dev`, as udev has found it; of btrfs, as the kernel has it.
-    pub(crate) fn uuid(&mut self, disk: &[u8]) -> Option<Vec<u8>> {
+    /// UUID of what is on the disk of a mount, as udev has found it; of btrfs, as the kernel has it. The kernel knows the name of the disk
+    /// by its number; the source may have another one (`/dev/mapper/...`, `/dev/root`).
+    pub(crate) fn uuid(&mut self, mount: &Mount) -> Option<Vec<u8>> {
         let probes = self.probes;
+        let Device { major, minor } = mount.device;
+        let link = probes.link(format!("/sys/dev/block/{major}:{minor}").as_bytes());
+        let disk = rules::last_name(link.as_deref().unwrap_or(&mount.source));
         let uuids = self.uuids.get_or_insert_with(|| disks(probes));
         uuids.iter().find(|(name, _)| name == disk).map(|(_, uuid)| uuid.clone())
     }
+}
+
+/// Whether a mount has its point on the file with the boot id, or above it in `/proc/sys`. Containers often mount `/proc/sys` on itself.
+fn is_over_boot_id(mount: &Mount) -> bool {
+    let boot_id = b"/proc/sys/kernel/random/boot_id";
+    mount.point == boot_id
+        || (mount.point.starts_with(b"/proc/sys")
+            && below(boot_id, &mount.point).is_some()
+            && mount.kind != b"proc")
 }
 
 fn disks(probes: &dyn Probes) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -100,6 +110,8 @@ impl<'a> Namer<'a> {
     /// The names, in the order of the mounts, and the addresses that were found.
     pub(crate) fn names(mut self) -> (Vec<Uri>, Addresses) {
         let names = (0..self.mounts.len()).map(|mount| self.name(mount, DEPTH_MAX)).collect();
+        // A resolver that does not answer now may answer later.
+        self.asker.addresses.retain(|_, addresses| !addresses.is_empty());
         (names, self.asker.addresses)
     }
 
@@ -119,6 +131,7 @@ impl<'a> Namer<'a> {
         let of = &self.mounts[mount];
         self.asker.is_visible = self.index.shows(mount);
         let stacked = match (depth.checked_sub(1), of.rule()) {
+            _ if of.is_removed() => None,
             (None, _) => None,
             (Some(depth), UriRule::Device) => self.image(of, depth),
             (Some(depth), UriRule::Layers) => self.layers(of, depth),
@@ -136,6 +149,7 @@ impl<'a> Namer<'a> {
         let on = DeviceOn { host: Arc::clone(&self.asker.host), device: of.device };
         // An image that is not found may be on a server, and so may layers. What is in an upper layer, no other host sees.
         let is_local = match of.rule() {
+            _ if of.is_removed() => false,
             UriRule::Device => !of.source.starts_with(b"/dev/loop"),
             UriRule::Layers => of.option("upperdir").is_some(),
             _ => false,
@@ -151,11 +165,14 @@ impl<'a> Namer<'a> {
             reach: reach(mount, &found.holder),
             holder: found.holder,
             volume: found.volume,
-            uuid: if has_disk { self.asker.uuid(rules::last_name(&mount.source)) } else { None },
-            is_one_tree: mount.rule() == UriRule::Export,
+            device: DeviceOn { host: Arc::clone(&self.asker.host), device: mount.device },
+            uuid: if has_disk { self.asker.uuid(mount) } else { None },
+            is_one_tree: !mount.is_removed()
+                && matches!(mount.rule(), UriRule::Export | UriRule::Dvs | UriRule::NineP | UriRule::PanFs),
             known: mount.known(),
         };
-        let path = [found.prefix, root_suffix(&mount.root)].concat();
+        let root = if mount.is_removed() { removed_root(mount.id) } else { root_suffix(&mount.root) };
+        let path = [found.prefix, root].concat();
         Uri::new(Arc::new(identity), path)
     }
 
@@ -168,13 +185,15 @@ impl<'a> Namer<'a> {
         let of_loop = |name: &[u8]| [b"/sys/block/", disk, b"/loop/", name].concat();
         let file = self.asker.probes.file(&of_loop(b"backing_file"))?;
         // The kernel marks an image that was removed. Its name may belong to another file by now.
-        let file = file.trim_ascii_end();
+        let file = file.strip_suffix(b"\n").unwrap_or(&file);
         if !file.starts_with(b"/") || file.ends_with(b" (deleted)") {
             return None;
         }
         let offset = self.asker.probes.file(&of_loop(b"offset")).unwrap_or_default();
         let offset = offset.trim_ascii_end();
-        let volume = if offset.is_empty() || offset == b"0" { partition } else { offset }.to_vec();
+        let offset = if offset.is_empty() { b"0" } else { offset };
+        let volume =
+            if partition.is_empty() && offset == b"0" { Vec::new() } else { [offset, partition].concat() };
         let image = self.path(file, mount, depth)?;
         Some(Found { holder: Holder::Image(Box::new(image)), volume, prefix: Vec::new() })
     }
@@ -194,10 +213,10 @@ impl<'a> Namer<'a> {
         })
     }
 
-    /// The name of a path that lies below a mount. None: it is relative, to a directory that nobody knows any more, or here it leads back
+    /// The name of a path that lies below a mount. None: it is relative to a directory that is not known, or here it leads back
     /// to the mount, so that it was meant in another namespace.
     fn path(&mut self, path: &[u8], above: &Mount, depth: u32) -> Option<Uri> {
-        let path = normal(Some(path).filter(|path| path.starts_with(b"/"))?);
+        let path = normal(path)?;
         let mount = self.index.find(&path)?;
         if self.mounts[mount].device == above.device || matches!(self.names[mount], Name::Begun) {
             return None;

@@ -9,11 +9,14 @@ use atta_sys::{real_path, retry};
 use rustix::fs::{Mode, OFlags};
 
 /// An absolute path in normal form. `..` removes the name before it, also where that is a symbolic link: whoever wants links followed
-/// calls [`resolved`] first. `..` at the root stays there, as in the kernel. A relative path counts from the root.
+/// calls [`resolved`] first. `..` at the root stays there, as in the kernel. None: the path is relative or empty; [`absolute`] takes those.
 #[must_use]
-pub fn normal(path: &[u8]) -> Cow<'_, [u8]> {
+pub fn normal(path: &[u8]) -> Option<Cow<'_, [u8]>> {
     if is_normal(path) {
-        return Cow::Borrowed(path);
+        return Some(Cow::Borrowed(path));
+    }
+    if path.first() != Some(&b'/') {
+        return None;
     }
     let mut out = Vec::with_capacity(path.len() + 1);
     for name in path.split(|byte| *byte == b'/') {
@@ -29,7 +32,7 @@ pub fn normal(path: &[u8]) -> Cow<'_, [u8]> {
     if out.is_empty() {
         out.push(b'/');
     }
-    Cow::Owned(out)
+    Some(Cow::Owned(out))
 }
 
 /// Whether a path is in normal form.
@@ -41,17 +44,21 @@ fn is_normal(path: &[u8]) -> bool {
 /// The same for a path that may be relative to the working directory, which is asked for only then.
 ///
 /// # Errors
-/// The working directory is gone or cannot be reached.
+/// The working directory is gone or cannot be reached, or the path is empty.
 pub fn absolute(path: &[u8]) -> Result<Cow<'_, [u8]>, Errno> {
-    if path.first() == Some(&b'/') {
-        return Ok(normal(path));
+    if path.is_empty() {
+        return Err(Errno::NOENT);
+    }
+    if let Some(path) = normal(path) {
+        return Ok(path);
     }
     let directory = std::env::current_dir();
     let directory = directory.map_err(|error| Errno(error.raw_os_error().unwrap_or(Errno::IO.0)))?;
     let mut whole = directory.into_os_string().into_vec();
     whole.push(b'/');
     whole.extend_from_slice(path);
-    Ok(Cow::Owned(normal(&whole).into_owned()))
+    // The kernel gives `(unreachable)` for a directory outside the root.
+    normal(&whole).map(|path| Cow::Owned(path.into_owned())).ok_or(Errno::NOENT)
 }
 
 /// The path without symbolic links, as the kernel finds it. It opens the path without reading it, which may wait for a server, and may
@@ -61,7 +68,16 @@ pub fn absolute(path: &[u8]) -> Result<Cow<'_, [u8]>, Errno> {
 /// It does not exist or may not be reached; ENOENT also if it was removed meanwhile or lies outside the root directory of this process.
 pub fn resolved(path: &[u8]) -> Result<Vec<u8>, Errno> {
     let opened = retry(|| rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()))?;
-    real_path(&opened).filter(|found| is_normal(found) && !found.ends_with(b" (deleted)")).ok_or(Errno::NOENT)
+    let found = real_path(&opened).filter(|found| is_normal(found)).ok_or(Errno::NOENT)?;
+    // The kernel marks what was removed, and a name may end so.
+    if found.ends_with(b" (deleted)") {
+        let (opened, found) =
+            (retry(|| rustix::fs::fstat(&opened))?, retry(|| rustix::fs::lstat(&found[..]))?);
+        if (opened.st_dev, opened.st_ino) != (found.st_dev, found.st_ino) {
+            return Err(Errno::NOENT);
+        }
+    }
+    Ok(found)
 }
 
 /// What is left of a path after a prefix of whole names: empty, or with a slash at its begin. The root is an empty prefix.
@@ -83,8 +99,6 @@ mod tests {
     fn normal_paths_have_names_only() {
         for (given, expected) in [
             (&b"/"[..], &b"/"[..]),
-            (b"", b"/"),
-            (b"a", b"/a"),
             (b"/r/../nfs/x", b"/nfs/x"),
             (b"/nfs//x", b"/nfs/x"),
             (b"/nfs/./x/", b"/nfs/x"),
@@ -94,11 +108,35 @@ mod tests {
             (b"/a/...", b"/a/..."),
             (b"/\xff/..b", b"/\xff/..b"),
         ] {
-            let found = normal(given);
+            let found = normal(given).unwrap();
             assert_eq!(found, expected, "{}", String::from_utf8_lossy(given));
             assert_eq!(is_normal(given), given == expected);
-            assert!(matches!(normal(&found), Cow::Borrowed(_)));
+            assert!(matches!(normal(&found), Some(Cow::Borrowed(_))));
         }
+    }
+
+    #[test]
+    fn relative_paths_have_no_normal_form() {
+        for path in [&b""[..], b"a", b"./a", b"../a", b"."] {
+            assert_eq!(normal(path), None);
+        }
+        assert_eq!(absolute(b""), Err(Errno::NOENT));
+    }
+
+    #[test]
+    fn names_may_end_as_the_kernel_marks_what_is_removed() {
+        let scratch = atta_testkit::scratch::Scratch::new("deleted").unwrap();
+        std::fs::write(scratch.join("a (deleted)"), "").unwrap();
+        let path = scratch.join("a (deleted)").into_os_string().into_vec();
+        assert!(resolved(&path).unwrap().ends_with(b"/a (deleted)"));
+        // Removed while it is open.
+        std::fs::create_dir(scratch.join("b")).unwrap();
+        let opened = std::fs::File::open(scratch.join("b")).unwrap();
+        std::fs::remove_dir(scratch.join("b")).unwrap();
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&opened));
+        assert_eq!(resolved(path.as_bytes()), Err(Errno::NOENT));
+        std::fs::create_dir(scratch.join("b (deleted)")).unwrap();
+        assert_eq!(resolved(path.as_bytes()), Err(Errno::NOENT), "another one");
     }
 
     #[test]
@@ -116,7 +154,7 @@ mod tests {
         let bytes = |name: &str| scratch.join(name).into_os_string().into_vec();
         let top = resolved(&bytes("")).unwrap();
         assert_eq!(resolved(&bytes("link")).unwrap(), [&top[..], b"/directory"].concat());
-        assert_eq!(normal(&bytes("link")), bytes("link"));
+        assert_eq!(normal(&bytes("link")).unwrap(), bytes("link"));
         assert_eq!(resolved(&bytes("none")), Err(Errno::NOENT));
         let here = absolute(b"x/../y").unwrap().into_owned();
         assert_eq!(

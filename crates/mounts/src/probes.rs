@@ -12,13 +12,16 @@ pub struct Host {
     pub name: Vec<u8>,
     /// Number of the network namespace, in which loopback addresses have their meaning.
     pub network: Vec<u8>,
+    /// Something is mounted over the file with the boot id, as systemd-nspawn and LXC do: then it is not that of the kernel, and two boot
+    /// ids may be one kernel. The mount table tells.
+    pub hides_boot_id: bool,
 }
 
 impl Host {
     /// A host with the first network namespace.
     #[must_use]
     pub fn new(boot_id: &[u8], name: &[u8]) -> Self {
-        Self { boot_id: boot_id.to_vec(), name: name.to_vec(), network: Vec::new() }
+        Self { boot_id: boot_id.to_vec(), name: name.to_vec(), network: Vec::new(), hides_boot_id: false }
     }
 }
 
@@ -38,9 +41,6 @@ pub trait Probes {
 
     /// An extended attribute of the root of a mount.
     fn attribute(&self, mount_point: &[u8], name: &str) -> Option<Vec<u8>>;
-
-    /// Inode number of the root of a mount.
-    fn inode(&self, mount_point: &[u8]) -> Option<u64>;
 
     /// Addresses of a server, in any order.
     fn addresses(&self, server: &[u8]) -> Vec<IpAddr>;
@@ -78,10 +78,6 @@ impl Probes for Silent {
     }
 
     fn attribute(&self, _mount_point: &[u8], _name: &str) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn inode(&self, _mount_point: &[u8]) -> Option<u64> {
         None
     }
 

@@ -13,7 +13,7 @@ use atta_sys::file_systems::UriRule;
 use crate::identity::Holder;
 use crate::mount::Mount;
 use crate::namer::Asker;
-use crate::server::{Server, Servers};
+use crate::server::{Server, Servers, is_one_server};
 use crate::uri::as_suffix;
 
 pub(crate) use layers::lower_layers;
@@ -34,12 +34,11 @@ impl Found {
     }
 }
 
-/// What the rule of a mount finds. None: the mount does not say what it is, and nobody else does.
+/// What the rule of a mount finds. None: neither the mount nor the system knows what it is.
 pub(crate) fn found(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     match mount.rule() {
         UriRule::Export => export::nfs(mount, asker),
         UriRule::Share => export::smb(mount, asker),
-        UriRule::Ssh => export::ssh(mount, asker),
         UriRule::Dvs => export::dvs(mount, asker),
         UriRule::NineP => export::nine_p(mount, asker),
         UriRule::Lustre => pool::lustre(mount, asker),
@@ -56,29 +55,37 @@ pub(crate) fn found(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
         UriRule::Bucket => cluster::bucket(mount),
         UriRule::Repository => cluster::repository(mount, asker),
         UriRule::SharedDisk => cluster::shared_disk(mount, asker),
+        // The source has neither the port, nor the aliases of `~/.ssh/config`, nor the root directory that the server gives to a user.
+        UriRule::Ssh => None,
         UriRule::Device | UriRule::Layers | UriRule::Unknown => None,
     }
 }
 
-/// Servers by names that a mount lists, each with a port or network that is not the usual one. `known`: their addresses, if the mount
-/// has them; otherwise names are asked for.
-fn servers(named: &[(&[u8], &[u8])], known: &[IpAddr], asker: &mut Asker<'_>) -> Option<Servers> {
-    let named: Vec<_> = named.iter().filter(|(name, _)| !name.is_empty()).collect();
-    let servers = named.iter().map(|(name, suffix)| Server::new(name, suffix, &asker.host));
-    let servers: Vec<_> = servers.collect();
-    let mut more = Vec::new();
-    for (server, (name, suffix)) in servers.iter().zip(named) {
-        let found = match server {
-            _ if !known.is_empty() => known,
-            Server::Name(..) => asker.addresses(name),
-            _ => &[],
-        };
-        let found = found.to_vec();
-        more.extend(found.into_iter().map(|address| Server::at(address, suffix, &asker.host)));
-    }
-    let mut servers = Servers::new(servers)?;
-    servers.add(more);
-    Some(servers)
+/// Hosts that a mount lists, each with a port or network that is not the usual one. Each of them, at each of its addresses, leads to the
+/// same volume.
+fn servers(named: &[(&[u8], &[u8])], asker: &mut Asker<'_>) -> Option<Servers> {
+    let named = named.iter().filter(|(name, _)| !name.is_empty());
+    Servers::new(named.map(|(name, suffix)| host(name, suffix, &[], asker)).collect())
+}
+
+/// The only host of a mount. `known`: its address, if the mount has it; otherwise its name is asked for. None: the name has several
+/// addresses, so that it may be several servers, and it is not known which one this mount uses.
+fn server(name: &[u8], suffix: &[u8], known: &[IpAddr], asker: &mut Asker<'_>) -> Option<Servers> {
+    let servers = Servers::new(vec![host(name, suffix, known, asker)]).filter(|_| !name.is_empty())?;
+    is_one_server(servers.known()).then_some(servers)
+}
+
+/// A name or address, and its addresses.
+fn host(name: &[u8], suffix: &[u8], known: &[IpAddr], asker: &mut Asker<'_>) -> Vec<Server> {
+    let named = Server::new(name, suffix, &asker.host);
+    let found = match named {
+        _ if !known.is_empty() => known,
+        Server::Name(..) => asker.addresses(name),
+        _ => &[],
+    };
+    let found = found.to_vec();
+    let addresses = found.into_iter().map(|address| Server::at(address, suffix, &asker.host));
+    std::iter::once(named.clone()).chain(addresses).collect()
 }
 
 /// The addresses in an option of a mount, such as `addr=`.

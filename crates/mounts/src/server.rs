@@ -1,6 +1,6 @@
 //! Servers as mounts name them: names, addresses, and sets of both that are one server. It asks no resolver.
 //!
-//! A name or address says the same on all hosts, except those of loopback, which are another server in each network namespace.
+//! A name or address says the same on all hosts, except those of loopback and link-local ones.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -12,14 +12,16 @@ use crate::probes::Host;
 pub enum Server {
     /// An address, and a port or network that is not the usual one (`:2050`, `@o2ib`).
     Address(IpAddr, Vec<u8>),
+    /// An address of loopback, which is another server in each network namespace and often the near end of a tunnel, or a link-local one,
+    /// which is another server on each link: with its zone and the namespace.
+    ThisHost(Vec<u8>, Vec<u8>),
     /// A name in lower case, and a port or network.
     Name(Vec<u8>, Vec<u8>),
-    /// What listens on the loopback interface of a network namespace: often the near end of a tunnel.
-    Loopback(Vec<u8>, Vec<u8>),
 }
 
 impl Server {
-    /// Reads a name or address, in brackets or not. A zone (`%eth0`) is dropped; an IPv4 address in an IPv6 one is that address.
+    /// Reads a name or address, in brackets or not. An IPv4 address in an IPv6 one is that address. A zone (`%eth0`) counts only for a
+    /// link-local address.
     #[must_use]
     pub fn new(host: &[u8], suffix: &[u8], here: &Host) -> Self {
         let bare = host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")).unwrap_or(host);
@@ -27,8 +29,8 @@ impl Server {
         let address = std::str::from_utf8(&bare[..end]).ok().and_then(|text| text.parse::<IpAddr>().ok());
         let name = || bare.strip_suffix(b".").unwrap_or(bare).to_ascii_lowercase();
         match address {
-            Some(address) => Self::at(address, suffix, here),
-            None if is_loopback_name(&name()) => Self::loopback(suffix, here),
+            Some(address) => Self::in_zone(address, &bare[end..], suffix, here),
+            None if is_loopback_name(&name()) => Self::this_host(b"localhost", suffix, here),
             None => Self::Name(name(), suffix.to_vec()),
         }
     }
@@ -36,16 +38,26 @@ impl Server {
     /// A server by its address.
     #[must_use]
     pub fn at(address: IpAddr, suffix: &[u8], here: &Host) -> Self {
+        Self::in_zone(address, b"", suffix, here)
+    }
+
+    fn in_zone(address: IpAddr, zone: &[u8], suffix: &[u8], here: &Host) -> Self {
         let address = address.to_canonical();
-        if address.is_loopback() {
-            Self::loopback(suffix, here)
-        } else {
-            Self::Address(address, suffix.to_vec())
+        let is_link_local = match address {
+            IpAddr::V4(address) => address.is_link_local(),
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        };
+        match address {
+            _ if address.is_loopback() => Self::this_host(address.to_string().as_bytes(), suffix, here),
+            _ if is_link_local => {
+                Self::this_host(&[address.to_string().as_bytes(), zone].concat(), suffix, here)
+            }
+            address => Self::Address(address, suffix.to_vec()),
         }
     }
 
-    fn loopback(suffix: &[u8], here: &Host) -> Self {
-        Self::Loopback([&here.network[..], b"@", &here.boot_id].concat(), suffix.to_vec())
+    fn this_host(address: &[u8], suffix: &[u8], here: &Host) -> Self {
+        Self::ThisHost([address, b".", &here.network, b"@", &here.boot_id].concat(), suffix.to_vec())
     }
 
     /// How it stands in a canonical URI.
@@ -55,14 +67,18 @@ impl Server {
             Self::Address(IpAddr::V6(address), suffix) => [bracketed(*address).as_bytes(), suffix].concat(),
             Self::Address(address, suffix) => [address.to_string().as_bytes(), suffix].concat(),
             Self::Name(name, suffix) => [&name[..], suffix].concat(),
-            Self::Loopback(place, suffix) => [b"loopback", &suffix[..], b".", place].concat(),
+            Self::ThisHost(place, suffix) => [&place[..], suffix].concat(),
         }
     }
 
     /// How it is shown.
     fn shown(&self) -> Vec<u8> {
         match self {
-            Self::Loopback(_, suffix) => [b"localhost", &suffix[..]].concat(),
+            Self::ThisHost(place, suffix) => {
+                let end = place.iter().rposition(|byte| *byte == b'@').unwrap_or(place.len());
+                let end = place[..end].iter().rposition(|byte| *byte == b'.').unwrap_or(end);
+                [&place[..end], suffix].concat()
+            }
             other => other.text(),
         }
     }
@@ -80,55 +96,75 @@ fn is_loopback_name(name: &[u8]) -> bool {
         || name == b"ip6-localhost"
 }
 
-/// Names and addresses of one server, or of servers of which each leads to the same file systems.
+/// Whether a host with these names and addresses is one server: it has at most one address of each family. A name with more of them may be
+/// one server with several interfaces, or several servers of which each client gets another one (round robin).
+pub(crate) fn is_one_server<'a>(host: impl IntoIterator<Item = &'a Server>) -> bool {
+    let (mut four, mut six, mut here) = (0, 0, 0);
+    for server in host {
+        match server {
+            Server::Address(IpAddr::V4(_), _) => four += 1,
+            Server::Address(IpAddr::V6(_), _) => six += 1,
+            Server::ThisHost(..) => here += 1,
+            Server::Name(..) => {}
+        }
+    }
+    matches!((four, six, here), (0 | 1, 0 | 1, 0) | (0, 0, _))
+}
+
+/// At least one, sorted, each once.
+pub(crate) fn is_set(servers: &[Server]) -> bool {
+    !servers.is_empty() && servers.is_sorted_by(|one, other| one < other)
+}
+
+/// Names and addresses of one server, or of servers of which each leads to the same volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Servers {
-    /// Sorted, each once.
+    /// Each host that the mount names, with its addresses, sorted, each once.
+    hosts: Vec<Vec<Server>>,
+    /// All of them and what other hosts know of them, sorted, each once.
     known: Vec<Server>,
     /// The first one that the mount names.
     shown: Vec<u8>,
-    /// Other servers may lead to the same volume: any server of a pool can be named when it is mounted.
-    are_entries: bool,
 }
 
 impl Servers {
-    /// Those that a mount names, in its order. None: it names none.
-    pub(crate) fn new(named: Vec<Server>) -> Option<Self> {
-        let shown = named.first()?.shown();
-        let mut servers = Self { known: named, shown, are_entries: false };
-        servers.sort();
-        Some(servers)
-    }
-
-    /// Any server of a pool leads to the same file systems.
-    pub(crate) fn of_a_pool(self) -> Self {
-        Self { are_entries: true, ..self }
+    /// The hosts that a mount names, in its order, each followed by its addresses. None: it names none.
+    pub(crate) fn new(mut hosts: Vec<Vec<Server>>) -> Option<Self> {
+        let shown = hosts.first()?.first()?.shown();
+        let mut known = hosts.concat();
+        for servers in hosts.iter_mut().chain([&mut known]) {
+            servers.sort();
+            servers.dedup();
+        }
+        Some(Self { hosts, known, shown })
     }
 
     /// Adds what is known to be another name or address of it.
     pub(crate) fn add(&mut self, more: impl IntoIterator<Item = Server>) {
         self.known.extend(more);
-        self.sort();
+        self.known.sort();
+        self.known.dedup();
     }
 
-    pub(crate) fn parts(&self) -> (&Vec<Server>, &Vec<u8>, bool) {
-        (&self.known, &self.shown, self.are_entries)
+    /// Hosts, all names and addresses, and the one for people.
+    pub(crate) fn parts(&self) -> (&Vec<Vec<Server>>, &Vec<Server>, &Vec<u8>) {
+        (&self.hosts, &self.known, &self.shown)
     }
 
     /// Of what another rank sent. None: it names no server, or not in order.
-    pub(crate) fn from_parts(known: Vec<Server>, shown: Vec<u8>, are_entries: bool) -> Option<Self> {
-        let is_sorted = !known.is_empty() && known.windows(2).all(|pair| pair[0] < pair[1]);
-        is_sorted.then_some(Self { known, shown, are_entries })
+    pub(crate) fn from_parts(hosts: Vec<Vec<Server>>, known: Vec<Server>, shown: Vec<u8>) -> Option<Self> {
+        let is_known = |server| known.binary_search(server).is_ok();
+        let is_valid = !hosts.is_empty()
+            && hosts.iter().all(|host| is_set(host))
+            && is_set(&known)
+            && hosts.iter().flatten().all(is_known);
+        is_valid.then_some(Self { hosts, known, shown })
     }
 
-    /// Whether its relation to every other such set is known: it has an address, and stands for one server.
-    pub(crate) fn is_definite(&self) -> bool {
-        !self.are_entries && self.has_address()
-    }
-
-    fn sort(&mut self) {
-        self.known.sort();
-        self.known.dedup();
+    /// Each host that the mount names, with its addresses.
+    #[must_use]
+    pub fn hosts(&self) -> &[Vec<Server>] {
+        &self.hosts
     }
 
     /// All names and addresses: at least one, sorted, addresses first.
@@ -143,25 +179,20 @@ impl Servers {
         &self.shown
     }
 
-    /// Whether both are one server. Different only where an address of each is known, and none is a loopback address: that may be the
-    /// near end of a tunnel, or another address of a known server.
+    /// Whether both are one server. Never different: a server may have more addresses than are known of it. A common name proves nothing
+    /// if both have addresses and none is common: the name may be several servers, or another one on each host.
     #[must_use]
     pub fn relation(&self, other: &Self) -> Relation {
         let is_common = |server| other.known.binary_search(server).is_ok();
-        if self.known.iter().any(is_common) {
-            return Relation::Same;
-        }
-        if self.are_entries || other.are_entries || !(self.has_address() && other.has_address()) {
-            return Relation::Unknown;
-        }
-        Relation::Different
+        let (addresses, names) = self.known.split_at(self.addresses());
+        let is_same = addresses.iter().any(is_common)
+            || (self.addresses().min(other.addresses()) == 0 && names.iter().any(is_common));
+        if is_same { Relation::Same } else { Relation::Unknown }
     }
 
-    /// Whether it is known by an address, and by no loopback address.
-    fn has_address(&self) -> bool {
-        let is_address = |server: &Server| matches!(server, Server::Address(..));
-        let is_loopback = |server: &Server| matches!(server, Server::Loopback(..));
-        self.known.iter().any(is_address) && !self.known.iter().any(is_loopback)
+    /// How many of the known ones are addresses.
+    fn addresses(&self) -> usize {
+        self.known.partition_point(|server| !matches!(server, Server::Name(..)))
     }
 }
 
@@ -177,39 +208,81 @@ mod tests {
         String::from_utf8(Server::new(host, b"", &here()).text()).unwrap()
     }
 
-    fn servers(hosts: &[&str]) -> Servers {
-        Servers::new(hosts.iter().map(|host| Server::new(host.as_bytes(), b"", &here())).collect()).unwrap()
+    /// One host by all of these.
+    fn server(names: &[&str]) -> Servers {
+        let known = names.iter().map(|name| Server::new(name.as_bytes(), b"", &here())).collect();
+        Servers::new(vec![known]).unwrap()
     }
 
     #[test]
     fn one_server_has_one_spelling() {
         assert_eq!(text(b"Server.Example.ORG."), "server.example.org");
         assert_eq!(text(b"010.0.0.1"), "010.0.0.1", "no address: octal is ambiguous");
-        for same in [&b"[FE80::1]"[..], b"fe80::1", b"[fe80:0:0::1%eth0]", b"fe80::0001"] {
-            assert_eq!(text(same), "[fe80::1]");
+        for same in [&b"[FD00::1]"[..], b"fd00::1", b"[fd00:0:0::1%eth0]", b"fd00::0001"] {
+            assert_eq!(text(same), "[fd00::1]");
         }
         assert_eq!(
             (text(b"::ffff:10.0.0.1"), text(b"10.0.0.1")),
             ("10.0.0.1".to_owned(), "10.0.0.1".to_owned())
         );
-        for same in [&b"localhost"[..], b"127.0.0.1", b"127.8.9.1", b"[::1]", b"LOCALHOST."] {
-            assert_eq!(text(same), "loopback.7@boot");
+        for same in [&b"localhost"[..], b"LOCALHOST.", b"a.localhost"] {
+            assert_eq!(text(same), "localhost.7@boot");
         }
+    }
+
+    // Each loopback address has its own listeners, and each link its own machine with a link-local address.
+    #[test]
+    fn loopback_and_link_local_addresses_are_apart() {
+        assert_eq!(
+            (text(b"127.0.0.1"), text(b"127.0.0.2")),
+            ("127.0.0.1.7@boot".into(), "127.0.0.2.7@boot".into())
+        );
+        assert_eq!(text(b"[::1]"), "::1.7@boot");
+        assert_eq!(
+            (text(b"fe80::1%eth0"), text(b"[FE80::1%eth1]")),
+            ("fe80::1%eth0.7@boot".into(), "fe80::1%eth1.7@boot".into())
+        );
+        for (one, other) in
+            [("127.0.0.1", "127.0.0.2"), ("fe80::1%eth0", "fe80::1%eth1"), ("localhost", "::1")]
+        {
+            assert_eq!(server(&[one]).relation(&server(&[other])), Relation::Unknown, "{one} {other}");
+            assert_eq!(server(&[one]).relation(&server(&[one])), Relation::Same);
+        }
+        let there = Server::new(b"fe80::1%eth0", b"", &Host::new(b"other", b"node"));
+        assert_ne!(there, Server::new(b"fe80::1%eth0", b"", &here()));
+        assert_eq!(server(&["fe80::1%eth0"]).shown(), b"fe80::1%eth0");
     }
 
     #[test]
     fn common_names_make_servers_one() {
         let (both, name, address) =
-            (servers(&["srv", "10.0.0.5"]), servers(&["SRV"]), servers(&["10.0.0.5", "10.0.0.6"]));
+            (server(&["srv", "10.0.0.5"]), server(&["SRV"]), server(&["10.0.0.5", "10.0.0.6"]));
         assert_eq!((both.relation(&name), both.relation(&address)), (Relation::Same, Relation::Same));
         assert_eq!(name.relation(&address), Relation::Unknown, "no address of the name is known");
-        let other = servers(&["10.0.0.7"]);
-        assert_eq!(
-            (both.relation(&other), other.relation(&both)),
-            (Relation::Different, Relation::Different)
-        );
-        assert_eq!(other.relation(&both.of_a_pool()), Relation::Unknown);
-        assert_eq!(servers(&["localhost"]).relation(&other), Relation::Unknown, "a tunnel");
-        assert_eq!(servers(&["localhost"]).relation(&servers(&["127.0.0.1"])), Relation::Same);
+        assert_eq!(server(&["localhost"]).relation(&both), Relation::Unknown, "a tunnel");
+    }
+
+    // A server has several interfaces, and a name may be several servers.
+    #[test]
+    fn other_addresses_prove_nothing() {
+        let both = server(&["srv", "10.0.0.5"]);
+        for other in [server(&["10.0.0.7"]), server(&["other", "10.0.0.7"]), server(&["srv", "10.0.0.7"])] {
+            assert_eq!(
+                (both.relation(&other), other.relation(&both)),
+                (Relation::Unknown, Relation::Unknown)
+            );
+        }
+    }
+
+    #[test]
+    fn one_address_of_each_family_is_one_server() {
+        for (one, names) in [
+            (true, &["srv", "10.0.0.5", "fd00::5"][..]),
+            (true, &["srv"]),
+            (false, &["srv", "10.0.0.5", "10.0.0.6"]),
+            (false, &["srv", "10.0.0.5", "127.0.1.1"]),
+        ] {
+            assert_eq!(is_one_server(server(names).known()), one, "{names:?}");
+        }
     }
 }

@@ -15,6 +15,9 @@ use crate::rules::lower_layers;
 use crate::tree::Index;
 use crate::uri::Uri;
 
+/// The most bytes of a line: 500 layers of an overlay, each with a path of the longest kind.
+const LINE_BYTES_MAX: usize = 1 << 22;
+
 /// All mounts of a namespace.
 #[derive(Debug)]
 pub struct MountTable {
@@ -26,7 +29,7 @@ pub struct MountTable {
     addresses: Addresses,
 }
 
-/// A line that is none of `mountinfo`. Nothing can be said without it: it may be the mount on which others are.
+/// An invalid line of `mountinfo`, or one that is too long. Without it the table says nothing: others may be mounted on that mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InvalidLine {
     /// Number of the line, from 1.
@@ -65,7 +68,7 @@ impl MountTable {
     /// Reads the text of `/proc/self/mountinfo` and asks for what it does not say.
     ///
     /// # Errors
-    /// The first line that is none.
+    /// The first invalid line.
     pub fn from_bytes(text: &[u8], probes: &dyn Probes) -> Result<Self, InvalidLine> {
         Self::with_addresses(text, probes, Addresses::new())
     }
@@ -75,13 +78,14 @@ impl MountTable {
         probes: &dyn Probes,
         addresses: Addresses,
     ) -> Result<Self, InvalidLine> {
-        let mount = |(line, number)| {
-            let read = MountLine::from_bytes(line).ok_or(InvalidLine { number })?;
+        let mount = |(line, number): (&[u8], usize)| {
+            let is_long = line.len() > LINE_BYTES_MAX;
+            let read = MountLine::from_bytes(line).filter(|_| !is_long).ok_or(InvalidLine { number })?;
             Ok(Mount::new(&read))
         };
         let mounts = lines(text).zip(1..).map(mount).collect::<Result<Vec<_>, _>>()?;
         let index = Index::new(&mounts);
-        let (roots, addresses) = Namer::new(&mounts, &index, Asker::new(probes, addresses)).names();
+        let (roots, addresses) = Namer::new(&mounts, &index, Asker::new(probes, &mounts, addresses)).names();
         Ok(Self { mounts, roots, index, addresses })
     }
 
@@ -107,17 +111,17 @@ impl MountTable {
     }
 
     /// The mount that a path leads to, as the kernel finds it if no symbolic link is in the way. The path is made [normal](normal) first.
-    /// None: the table has no mount above it.
+    /// None: the table has no mount above it, or the path is relative or empty.
     #[must_use]
     pub fn mount_of(&self, path: &[u8]) -> Option<&Mount> {
-        self.index.find(&normal(path)).map(|index| &self.mounts[index])
+        self.index.find(&normal(path)?).map(|index| &self.mounts[index])
     }
 
     /// The global name of a path, from memory alone: no system call is made for it. The path need not exist. Symbolic links are taken for
-    /// directories; [`resolved`](crate::resolved) follows them.
+    /// directories; [`resolved`](crate::resolved) follows them. None: as for [`mount_of`](Self::mount_of).
     #[must_use]
     pub fn uri_of(&self, path: &[u8]) -> Option<Uri> {
-        let path = normal(path);
+        let path = normal(path)?;
         let mount = self.index.find(&path)?;
         let point = without_root_slash(&self.mounts[mount].point);
         Some(self.roots[mount].below(below(without_root_slash(&path), point)?))
@@ -126,15 +130,15 @@ impl MountTable {
     /// Where the data of a path is: that of an overlay where its layers are, that of an image where the image is.
     #[must_use]
     pub fn reach_of(&self, path: &[u8]) -> Option<Reach> {
-        let mount = self.index.find(&normal(path))?;
+        let mount = self.index.find(&normal(path)?)?;
         match self.roots[mount].identity().reach {
             Reach::Layers => Some(self.reach_of_layers(&self.mounts[mount])),
             reach => Some(reach),
         }
     }
 
-    /// Names of the layers of an overlay, the topmost first, with the upper one if there is one. Empty: it is none. A layer that is not
-    /// visible in this namespace is none.
+    /// Names of the layers of an overlay, the topmost first, with the upper one if there is one. Empty: it is no overlay. A layer that is
+    /// not visible in this namespace has no name.
     #[must_use]
     pub fn layers_of(&self, overlay: &Mount) -> Vec<Option<Uri>> {
         if overlay.reach() != Reach::Layers {
@@ -145,7 +149,7 @@ impl MountTable {
         layers.map(|layer| self.layer(&layer, overlay)).collect()
     }
 
-    /// A path that leads back to the overlay was meant in another namespace; where a relative one leads nobody knows any more.
+    /// A path that leads back to the overlay was meant in another namespace; where a relative one leads is not known.
     fn layer(&self, path: &[u8], overlay: &Mount) -> Option<Uri> {
         let path = Some(path).filter(|path| path.starts_with(b"/"))?;
         self.mount_of(path).filter(|mount| mount.device != overlay.device).and_then(|_| self.uri_of(path))

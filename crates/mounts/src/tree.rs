@@ -1,6 +1,6 @@
 //! Which mount a path leads to. The kernel walks down name by name and enters what is mounted on the mount that it is in, again and
-//! again, so that the top of a stack wins and a mount below a later one is hidden. Here that walk is done once for each mount point; a
-//! query is then a search for the longest visible prefix. No file is read.
+//! again, so that the top of a stack wins and a mount below a later one is hidden. It starts in the root directory of the process. Here
+//! that walk is done once for each mount point; a query is then a search for the longest visible prefix. No file is read.
 //!
 //! ```text
 //!   21 /                 ext4                  visible
@@ -111,11 +111,14 @@ impl<'a> Children<'a> {
         Self { mounts, by_place }
     }
 
-    /// The mount in which a walk to a path ends. Each number is there once and each mount has one parent, so that no stack is endless.
+    /// The mount in which a walk to a path ends. It begins in the root directory of the process and does not enter what was mounted on that
+    /// later: the kernel enters mounts only when it steps to a name. Each number is there once and each mount has one parent, so that no
+    /// stack is endless.
     fn walk(&self, path: &[u8]) -> Option<usize> {
-        let ends = path.iter().zip(0..).filter_map(|(byte, at)| (*byte == b'/').then_some(at));
-        let mut current = None;
-        for end in ends.chain([path.len()]) {
+        let mut current = self.by_place.get(&(None, &b""[..])).copied();
+        let ends = path.iter().zip(0..).skip(1).filter_map(|(byte, at)| (*byte == b'/').then_some(at));
+        let ends = ends.chain((!path.is_empty()).then_some(path.len()));
+        for end in ends {
             let parent = |current: Option<usize>| current.map(|index: usize| self.mounts[index].id);
             while let Some(next) = self.by_place.get(&(parent(current), &path[..end])) {
                 current = Some(*next);
@@ -167,7 +170,15 @@ mod tests {
         // Defect 4 of the original: the first one won.
         let lines = [(1, 0, "/"), (2, 1, "/m"), (3, 2, "/m"), (4, 3, "/m")];
         assert_eq!(found(&lines, "/m/x"), Some(4));
-        assert_eq!(found(&[(1, 0, "/"), (9, 1, "/")], "/x"), Some(9), "a root on a root");
+    }
+
+    // The kernel starts in the root of the process, whatever was mounted on it since.
+    #[test]
+    fn what_is_mounted_over_the_root_is_not_entered() {
+        let lines = [(1, 0, "/"), (2, 1, "/a"), (9, 1, "/"), (10, 9, "/a"), (11, 9, "/")];
+        for (path, expected) in [("/", 1), ("/x", 1), ("/a/x", 2)] {
+            assert_eq!(found(&lines, path), Some(expected), "{path}");
+        }
     }
 
     #[test]
@@ -203,8 +214,8 @@ mod tests {
                 parent == current && without_root_slash(&mount.point) == point
             })
         };
-        let mut current = None;
-        for end in 0..=path.len() {
+        let mut current = child(None, b"").map(|root| root.id);
+        for end in 1..=path.len() {
             if end == path.len() || path[end] == b'/' {
                 while let Some(next) = child(current, &path[..end]) {
                     current = Some(next.id);

@@ -47,24 +47,25 @@ impl Uri {
         &self.path
     }
 
-    /// Calls `each` with the scheme and the servers of this name, and of the images and layers in it.
-    pub fn each_servers(&self, each: &mut dyn FnMut(&[u8], &Servers)) {
+    /// Calls `each` with each file system of servers: that of this name, and those of the images and layers in it.
+    pub fn each_servers(&self, each: &mut dyn FnMut(&Identity, &Servers)) {
         match &self.identity.holder {
-            Holder::Servers(servers) => each(&self.identity.scheme, servers),
+            Holder::Servers(servers) => each(&self.identity, servers),
             Holder::Image(image) => image.each_servers(each),
             Holder::Layers(layers) => layers.iter().for_each(|layer| layer.each_servers(each)),
             Holder::Cluster(_) | Holder::Local(_) | Holder::Unknown(_) => {}
         }
     }
 
-    /// The same name with what other hosts know of its servers: `more` gets a scheme and servers, and returns other names and addresses of
-    /// these. Images and layers get theirs, too.
+    /// The same name with what other hosts know of its servers: `more` gets a file system and its servers, and returns other names and
+    /// addresses of these ([`Aliases::firsts`] does). Images and layers get theirs, too.
     #[must_use]
-    pub fn with_servers(&self, more: &dyn Fn(&[u8], &Servers) -> Vec<Server>) -> Self {
+    pub fn with_servers(&self, more: &dyn Fn(&Identity, &Servers) -> Vec<Server>) -> Self {
         let holder = match &self.identity.holder {
             Holder::Servers(servers) => {
                 let mut servers = servers.clone();
-                servers.add(more(&self.identity.scheme, &servers));
+                let found = more(&self.identity, &servers);
+                servers.add(found);
                 Holder::Servers(servers)
             }
             Holder::Image(image) => Holder::Image(Box::new(image.with_servers(more))),
@@ -97,28 +98,49 @@ impl Uri {
     #[must_use]
     pub fn relation(&self, other: &Self) -> Relation {
         let (one, two) = (&*self.identity, &*other.identity);
-        let is_one_tree = one.is_one_tree && two.is_one_tree;
-        let holders = if is_one_tree { one.holder_relation(two) } else { one.relation(two) };
-        if holders == Relation::Unknown && !is_named(one, two) {
-            return Relation::Unknown;
+        if one.is_one_tree && two.is_one_tree {
+            return self.relation_in_a_tree(other);
         }
-        holders.and(|| self.path_relation(other))
+        match one.relation(two) {
+            Relation::Different => Relation::Different,
+            Relation::Same => self.path_relation(other),
+            // Paths from the top of one volume are other files, whoever holds them.
+            Relation::Unknown if one.volume == two.volume && one.is_named() && two.is_named() => {
+                let paths = self.path_relation(other);
+                if paths == Relation::Different { paths } else { Relation::Unknown }
+            }
+            Relation::Unknown => Relation::Unknown,
+        }
     }
 
-    fn path_relation(&self, other: &Self) -> Relation {
+    /// Two files of servers on which volumes lie in each other.
+    fn relation_in_a_tree(&self, other: &Self) -> Relation {
+        let (one, two) = (&*self.identity, &*other.identity);
         let is_same = self.full_path() == other.full_path();
-        // A directory of CephFS that is known by its inode has a path that nobody here knows.
-        let is_numbered = |uri: &Self| uri.identity.scheme == b"ceph" && uri.path.starts_with(b"/#");
-        if !is_same && (is_numbered(self) || is_numbered(other)) {
-            return Relation::Unknown;
+        match one.holder_relation(two) {
+            Relation::Same => Relation::of(is_same),
+            Relation::Unknown if one.has_device_of(two) && is_same => Relation::Same,
+            other => other,
         }
-        Relation::of(is_same)
     }
 
-    /// Volume and path.
+    /// For files of one file system.
+    fn path_relation(&self, other: &Self) -> Relation {
+        if removed_part(&self.path) != removed_part(&other.path)
+            || self.identity.volume != other.identity.volume
+        {
+            // Where the directory was, or to which of two names of a volume the path belongs, is not known.
+            return Relation::Unknown;
+        }
+        Relation::of(self.path == other.path)
+    }
+
+    /// Volume and path. A volume that may have a name has a place, also where the name is not known: otherwise the first name of the path
+    /// would stand there.
     fn full_path(&self) -> Cow<'_, [u8]> {
-        let volume = &self.identity.volume;
-        if volume.is_empty() {
+        let Identity { volume, scheme, .. } = &*self.identity;
+        let has_place = !volume.is_empty() || (scheme == b"ceph" && self.identity.is_held());
+        if !has_place {
             return Cow::Borrowed(&self.path);
         }
         Cow::Owned([b"/", &volume[..], &self.path].concat())
@@ -133,7 +155,11 @@ impl Uri {
     /// The same with what several hosts know of names and addresses of servers.
     #[must_use]
     pub fn canonical_with(&self, aliases: &Aliases) -> Vec<u8> {
-        let text = Text { servers: &|servers| aliases.text_of(servers), device: &canonical_device };
+        let text = Text {
+            servers: &|identity, servers| aliases.text_of(identity, servers),
+            device: &canonical_device,
+            kernel: &canonical_kernel,
+        };
         let mut out = Vec::with_capacity(64 + self.path.len());
         text.write(self, &mut out);
         out
@@ -154,15 +180,28 @@ impl Uri {
     }
 }
 
-/// Whether the volume and the path within it are known, so that other paths are other files whoever holds them.
-fn is_named(one: &Identity, two: &Identity) -> bool {
-    let is_named = |identity: &Identity| matches!(identity.holder, Holder::Servers(_) | Holder::Cluster(_));
-    is_named(one) && is_named(two) && one.volume.is_empty() == two.volume.is_empty()
+/// How the path of a removed directory that is still mounted begins: no other path has two slashes.
+const REMOVED: &[u8] = b"//removed.";
+
+/// The path of a removed directory that is still mounted. Which one it was, only the number of the mount tells.
+pub(crate) fn removed_root(mount: u64) -> Vec<u8> {
+    [REMOVED, mount.to_string().as_bytes()].concat()
+}
+
+/// The removed directory that a path counts from. Empty: none.
+fn removed_part(path: &[u8]) -> &[u8] {
+    let Some(rest) = path.strip_prefix(REMOVED) else { return b"" };
+    let end = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+    &rest[..end]
 }
 
 impl fmt::Display for Uri {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = Text { servers: &|servers| servers.shown().to_vec(), device: &shown_device };
+        let text = Text {
+            servers: &|_, servers| servers.shown().to_vec(),
+            device: &shown_device,
+            kernel: &|_| Vec::new(),
+        };
         let mut bytes = Vec::new();
         text.write(self, &mut bytes);
         // All bytes beyond ASCII are escaped.
@@ -172,6 +211,11 @@ impl fmt::Display for Uri {
 
 fn canonical_device(on: &DeviceOn) -> Vec<u8> {
     [device(on).as_bytes(), b"@", &on.host.boot_id].concat()
+}
+
+/// Where the path of an image or layer was looked up.
+fn canonical_kernel(on: &DeviceOn) -> Vec<u8> {
+    [b"@", &on.host.boot_id[..]].concat()
 }
 
 fn shown_device(on: &DeviceOn) -> Vec<u8> {
@@ -184,8 +228,9 @@ fn device(on: &DeviceOn) -> String {
 
 /// How holders are written.
 struct Text<'a> {
-    servers: &'a dyn Fn(&Servers) -> Vec<u8>,
+    servers: &'a dyn Fn(&Identity, &Servers) -> Vec<u8>,
     device: &'a dyn Fn(&DeviceOn) -> Vec<u8>,
+    kernel: &'a dyn Fn(&DeviceOn) -> Vec<u8>,
 }
 
 impl Text<'_> {
@@ -195,13 +240,24 @@ impl Text<'_> {
         escape(&identity.scheme, b"+.-_", out);
         out.extend_from_slice(b"://");
         match &identity.holder {
-            Holder::Servers(servers) => escape(&(self.servers)(servers), b"[]:@,.-_", out),
+            Holder::Servers(servers) => escape(&(self.servers)(identity, servers), b"[]:@,.-_", out),
             Holder::Cluster(id) => escape(id, b":@.-_", out),
             Holder::Local(on) | Holder::Unknown(on) => escape(&(self.device)(on), b":@.-_", out),
-            Holder::Image(image) => self.write_inner(std::slice::from_ref(image), out),
-            Holder::Layers(layers) => self.write_inner(layers, out),
+            Holder::Image(image) => {
+                self.write_inner(std::slice::from_ref(image), out);
+                escape(&identity.volume, b"", out);
+                escape(&(self.kernel)(&identity.device), b"@.-_", out);
+            }
+            Holder::Layers(layers) => {
+                self.write_inner(layers, out);
+                escape(&(self.kernel)(&identity.device), b"@.-_", out);
+            }
         }
-        let path = uri.full_path();
+        let path = if matches!(identity.holder, Holder::Image(_)) {
+            Cow::Borrowed(&uri.path[..])
+        } else {
+            uri.full_path()
+        };
         escape(if path.is_empty() { b"/" } else { &path }, b"/.-_~:@=+,", out);
     }
 
@@ -232,7 +288,7 @@ pub(crate) fn as_suffix(path: &[u8]) -> Vec<u8> {
     names.flat_map(|name| [b"/", name].concat()).collect()
 }
 
-/// The root of a mount as the end of a path. It is kept as it is: `//deleted` at its end is no name.
+/// The root of a mount as the end of a path.
 pub(crate) fn root_suffix(root: &[u8]) -> Vec<u8> {
     let root = without_root_slash(root);
     if root.is_empty() || root.starts_with(b"/") { root.to_vec() } else { [b"/", root].concat() }

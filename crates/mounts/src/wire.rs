@@ -7,6 +7,7 @@ use std::sync::Arc;
 use atta_entry::{Code, choice, record};
 use atta_sys::file_systems::{FileSystem, KNOWN, Reach};
 
+use crate::aliases::Aliases;
 use crate::identity::{DeviceOn, Holder, Identity};
 use crate::mount::Device;
 use crate::namer::DEPTH_MAX;
@@ -14,7 +15,7 @@ use crate::probes::Host;
 use crate::server::{Server, Servers};
 use crate::uri::Uri;
 
-record!(Host { boot_id, name, network });
+record!(Host { boot_id, name, network, hides_boot_id });
 record!(Device { major, minor });
 
 impl Code for DeviceOn {
@@ -33,10 +34,10 @@ enum Sent {
     V4([u8; 4], Vec<u8>),
     V6([u8; 16], Vec<u8>),
     Name(Vec<u8>, Vec<u8>),
-    Loopback(Vec<u8>, Vec<u8>),
+    ThisHost(Vec<u8>, Vec<u8>),
 }
 
-choice!(Sent { 0 => V4(address, suffix), 1 => V6(address, suffix), 2 => Name(name, suffix), 3 => Loopback(place, suffix) });
+choice!(Sent { 0 => V4(address, suffix), 1 => V6(address, suffix), 2 => Name(name, suffix), 3 => ThisHost(place, suffix) });
 
 impl Code for Server {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -44,7 +45,7 @@ impl Code for Server {
             Self::Address(IpAddr::V4(address), suffix) => Sent::V4(address.octets(), suffix),
             Self::Address(IpAddr::V6(address), suffix) => Sent::V6(address.octets(), suffix),
             Self::Name(name, suffix) => Sent::Name(name, suffix),
-            Self::Loopback(place, suffix) => Sent::Loopback(place, suffix),
+            Self::ThisHost(place, suffix) => Sent::ThisHost(place, suffix),
         };
         sent.encode(out);
     }
@@ -54,17 +55,17 @@ impl Code for Server {
             Sent::V4(address, suffix) => Self::Address(IpAddr::V4(Ipv4Addr::from(address)), suffix),
             Sent::V6(address, suffix) => Self::Address(IpAddr::V6(Ipv6Addr::from(address)), suffix),
             Sent::Name(name, suffix) => Self::Name(name, suffix),
-            Sent::Loopback(place, suffix) => Self::Loopback(place, suffix),
+            Sent::ThisHost(place, suffix) => Self::ThisHost(place, suffix),
         })
     }
 }
 
 impl Code for Servers {
     fn encode(&self, out: &mut Vec<u8>) {
-        let (known, shown, are_entries) = self.parts();
+        let (hosts, known, shown) = self.parts();
+        hosts.encode(out);
         known.encode(out);
         shown.encode(out);
-        are_entries.encode(out);
     }
 
     fn decode(bytes: &mut &[u8]) -> Option<Self> {
@@ -72,10 +73,22 @@ impl Code for Servers {
     }
 }
 
+impl Code for Aliases {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.facts().len().encode(out);
+        self.facts().for_each(|fact| fact.clone().encode(out));
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        Self::of_facts(Code::decode(bytes)?)
+    }
+}
+
 impl Code for Uri {
     fn encode(&self, out: &mut Vec<u8>) {
         let identity = self.identity();
         identity.scheme.encode(out);
+        identity.device.encode(out);
         encode_holder(&identity.holder, out);
         identity.volume.encode(out);
         identity.uuid.encode(out);
@@ -91,9 +104,12 @@ impl Code for Uri {
 }
 
 fn decode_uri(bytes: &mut &[u8], depth: u32) -> Option<Uri> {
+    let scheme = Code::decode(bytes)?;
+    let device = DeviceOn::decode(bytes)?;
     let identity = Identity {
-        scheme: Code::decode(bytes)?,
-        holder: decode_holder(bytes, depth.checked_sub(1)?)?,
+        scheme,
+        holder: decode_holder(bytes, &device, depth.checked_sub(1)?)?,
+        device,
         volume: Code::decode(bytes)?,
         uuid: Code::decode(bytes)?,
         reach: reach_of_number(Code::decode(bytes)?)?,
@@ -110,8 +126,9 @@ fn encode_holder(holder: &Holder, out: &mut Vec<u8>) {
     match holder {
         Holder::Servers(servers) => (0_u8, servers.clone()).encode(out),
         Holder::Cluster(id) => (1_u8, id.clone()).encode(out),
-        Holder::Local(on) => (2_u8, on.clone()).encode(out),
-        Holder::Unknown(on) => (3_u8, on.clone()).encode(out),
+        // Its device is that of the file system.
+        Holder::Local(_) => out.push(2),
+        Holder::Unknown(_) => out.push(3),
         Holder::Image(image) => {
             out.push(4);
             image.encode(out);
@@ -123,12 +140,12 @@ fn encode_holder(holder: &Holder, out: &mut Vec<u8>) {
     }
 }
 
-fn decode_holder(bytes: &mut &[u8], depth: u32) -> Option<Holder> {
+fn decode_holder(bytes: &mut &[u8], device: &DeviceOn, depth: u32) -> Option<Holder> {
     Some(match u8::decode(bytes)? {
         0 => Holder::Servers(Code::decode(bytes)?),
         1 => Holder::Cluster(Code::decode(bytes)?),
-        2 => Holder::Local(Code::decode(bytes)?),
-        3 => Holder::Unknown(Code::decode(bytes)?),
+        2 => Holder::Local(device.clone()),
+        3 => Holder::Unknown(device.clone()),
         4 => Holder::Image(Box::new(decode_uri(bytes, depth)?)),
         5 => {
             let count = usize::decode(bytes)?;

@@ -136,7 +136,7 @@ fn no_system_call_is_made_for_a_path() {
     let (thread, _) = begin.split_once(' ').unwrap();
     let between: Vec<_> =
         lines.take_while(|line| !line.contains(MARKS[1])).filter(|line| line.starts_with(thread)).collect();
-    // The marks are written in parts, and memory is the allocator's affair.
+    // The marks are written in parts, and the allocator may ask for memory.
     let is_call =
         |line: &&&str| !["write(", "brk(", "mmap(", "munmap("].iter().any(|call| line.contains(call));
     assert_eq!(between.iter().filter(is_call).collect::<Vec<_>>(), [&""; 0]);

@@ -1,65 +1,35 @@
 //! What all ranks know of names and addresses of servers: one rank mounts by a name, another one by an address, and a third one knows that
 //! both are one server. Gathered once, before names are compared. It asks no resolver.
 //!
-//! Sets are kept apart by scheme: hosts that lead to one volume of a pool are not one server for NFS.
-
-use std::collections::BTreeMap;
+//! [`Aliases`] has the rules: hosts that lead to one volume of a pool are not one server for NFS.
 
 use atta_code::record;
-use atta_mounts::{MountTable, Server, Servers, Uri};
+use atta_mounts::{Aliases, MountTable, Uri};
 
-/// Sets of names and addresses, each of one server, by scheme.
+/// Names and addresses that are one server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// Sets of one element say nothing, and are left out. Elements are sorted, and so are sets.
-    schemes: BTreeMap<Vec<u8>, Vec<Vec<Server>>>,
+    aliases: Aliases,
 }
 
-record!(Known { schemes });
+record!(Known { aliases });
 
 impl Known {
     /// What a table says.
     pub(crate) fn of(table: &MountTable) -> Self {
-        let mut known = Self::default();
-        for (_, root) in table.iter() {
-            root.each_servers(&mut |scheme, servers| known.add(scheme, servers.known().to_vec()));
-        }
-        known
+        let mut aliases = Aliases::default();
+        table.iter().for_each(|(_, root)| aliases.add(root.identity()));
+        Self { aliases }
     }
 
     /// Adds what another rank knows. The result does not depend on the order.
     pub(crate) fn merge(&mut self, other: Self) {
-        for (scheme, sets) in other.schemes {
-            sets.into_iter().for_each(|set| self.add(&scheme, set));
-        }
+        self.aliases.merge(other.aliases);
     }
 
-    fn add(&mut self, scheme: &[u8], mut set: Vec<Server>) {
-        if set.len() < 2 {
-            return;
-        }
-        let sets = self.schemes.entry(scheme.to_vec()).or_default();
-        let is_common = |other: &Vec<Server>| other.iter().any(|server| set.contains(server));
-        let common: Vec<usize> = (0..sets.len()).filter(|at| is_common(&sets[*at])).collect();
-        for at in common.into_iter().rev() {
-            set.extend(sets.remove(at));
-        }
-        set.sort();
-        set.dedup();
-        let at = sets.partition_point(|other| *other < set);
-        sets.insert(at, set);
-    }
-
-    /// A name with all names and addresses of its servers, so that names of one file are equal on all ranks.
+    /// A name with what all ranks know of its servers, so that names of one file are equal on all ranks.
     pub(crate) fn completed(&self, uri: &Uri) -> Uri {
-        uri.with_servers(&|scheme, servers| self.others(scheme, servers))
-    }
-
-    fn others(&self, scheme: &[u8], servers: &Servers) -> Vec<Server> {
-        let sets = self.schemes.get(scheme).into_iter().flatten();
-        let is_common =
-            |set: &&Vec<Server>| servers.known().iter().any(|server| set.binary_search(server).is_ok());
-        sets.filter(is_common).flatten().cloned().collect()
+        uri.with_servers(&|identity, servers| self.aliases.firsts(identity, servers))
     }
 }
 
@@ -78,9 +48,9 @@ mod tests {
     fn knowledge_does_not_depend_on_the_order() {
         let tables = [
             table("1 9 0:4 / /m rw - nfs a:/e rw,addr=10.0.0.2\n"),
-            table("1 9 0:4 / /m rw - nfs b:/e rw,addr=10.0.0.1\n"),
+            table("1 9 0:4 / /m rw - nfs b:/e rw\n"),
             table(
-                "1 9 0:4 / /m rw - nfs a:/e rw,addr=10.0.0.1\n2 9 0:5 / /n rw - nfs c:/e rw,addr=10.0.0.9\n",
+                "1 9 0:4 / /m rw - nfs b:/g rw,addr=10.0.0.2\n2 9 0:5 / /n rw - nfs c:/e rw,addr=10.0.0.9\n",
             ),
         ];
         let all = [[0, 1, 2], [2, 1, 0], [1, 0, 2]].map(|order| {
@@ -94,7 +64,7 @@ mod tests {
         assert_eq!(by(0).hash(), by(1).hash());
         assert_eq!(by(0).relation(&by(1)), Relation::Same);
         let other = all[0].completed(&tables[2].uri_of(b"/n/f").unwrap());
-        assert_eq!(by(0).relation(&other), Relation::Different);
+        assert_eq!(by(0).relation(&other), Relation::Unknown);
     }
 
     // Each of the hosts of a DVS mount leads to the same file systems. That does not make them one NFS server.
@@ -106,7 +76,7 @@ mod tests {
         let table = table(text);
         let known = Known::of(&table);
         let by = |path: &[u8]| known.completed(&table.uri_of(path).unwrap());
-        assert_eq!(by(b"/a/f").relation(&by(b"/b/f")), Relation::Different);
+        assert_eq!(by(b"/a/f").relation(&by(b"/b/f")), Relation::Unknown);
         assert_ne!(by(b"/a/f").hash(), by(b"/b/f").hash());
     }
 }

@@ -58,7 +58,7 @@ impl MountMap {
     /// How a path is distributed. None: no mount is above it. Symbolic links are not followed. Only the lowest members of groups are known.
     #[must_use]
     pub fn distribution(&self, path: &[u8]) -> Option<&Distribution> {
-        let path = normal(path);
+        let path = normal(path)?;
         let mut point = &path[..];
         loop {
             if let Some(found) = self.points.get(point) {

@@ -176,14 +176,13 @@ mod tests {
     use crate::known::Known;
     use crate::look::named;
 
-    /// What ranks see of which the first have servers with addresses, and the others servers with names that nobody can resolve.
+    /// What ranks see of which the first have buckets, and the others servers with names that nobody can resolve.
     fn seen(addresses: u32, names: u32, classes_max: u32) -> Verdict {
         let server = |rank: u32| match rank < addresses {
-            true => format!("10.0.{}.{}", rank / 256, rank % 256),
-            false => format!("s{rank}"),
+            true => format!("fuse.goofys b{rank}"),
+            false => format!("nfs s{rank}:/e"),
         };
-        let line =
-            |rank: u32| format!("{} 1 0:{rank} / /m{rank} rw - nfs {}:/e rw\n", rank + 2, server(rank));
+        let line = |rank: u32| format!("{} 1 0:{rank} / /m{rank} rw - {} rw\n", rank + 2, server(rank));
         let text: String = (0..addresses + names).map(line).collect();
         let text = format!("1 0 8:1 / / rw - ext4 /dev/sda1 rw\n{text}");
         let table =

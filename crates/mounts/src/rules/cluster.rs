@@ -6,42 +6,35 @@ use crate::mount::Mount;
 use crate::namer::Asker;
 use crate::uri::as_suffix;
 
-/// `USER@FSID.NAME=/DIRECTORY`, or `MONITOR,MONITOR:/DIRECTORY` with the attribute `ceph.cluster_fsid` of both clients; ceph-fuse shows
-/// nothing else.
+/// `USER@FSID.NAME=/DIRECTORY`, or `MONITOR,MONITOR:/DIRECTORY` with the attribute `ceph.cluster_fsid`. Without a name it is the default
+/// file system of the cluster. `ceph-fuse` shows neither the file system nor the directory that it mounts, so that nothing names it.
 pub(super) fn ceph(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     if mount.kind.starts_with(b"fuse") {
-        return ceph_fuse(mount, asker);
+        return None;
     }
     let fsid = |asker: &Asker<'_>| asker.attribute(mount, "ceph.cluster_fsid").map(|id| fsid_of(&id));
-    if let Some((device, directory)) = split_once(&mount.source, b"=") {
+    let old = split_once(&mount.source, b":/");
+    let new = split_once(&mount.source, b"=");
+    // A directory may have an equals sign in its name.
+    let is_new = |device: &[u8]| old.is_none_or(|(monitors, _)| device.len() < monitors.len());
+    if let Some((device, directory)) = new.filter(|(device, _)| is_new(device)) {
         let (_, named) = split_once(device, b"@")?;
         let (id, name) = split_once(named, b".")?;
         let id = if id.is_empty() { fsid(asker)? } else { fsid_of(id) };
         return Some(Found::new(Holder::Cluster(id), name, directory));
     }
-    let (monitors, directory) = split_once(&mount.source, b":/")?;
+    let (monitors, directory) = old?;
     let holder = match fsid(asker) {
         Some(id) => Holder::Cluster(id),
         None => {
             // A monitor has two ports, one for each version of the protocol.
             let monitors =
                 monitors.split(|byte| *byte == b',').map(|monitor| (split_port(monitor).0, &b""[..]));
-            Holder::Servers(servers(&monitors.collect::<Vec<_>>(), &[], asker)?.of_a_pool())
+            Holder::Servers(servers(&monitors.collect::<Vec<_>>(), asker)?)
         }
     };
     let name = mount.option("fs").or_else(|| mount.option("mds_namespace")).unwrap_or_default();
     Some(Found::new(holder, &name, directory))
-}
-
-/// Which directory is mounted is not shown. Inode 1 is the top of a CephFS; another one is named by its number.
-fn ceph_fuse(mount: &Mount, asker: &Asker<'_>) -> Option<Found> {
-    let id = fsid_of(&asker.attribute(mount, "ceph.cluster_fsid")?);
-    let mut found = Found::new(Holder::Cluster(id), b"", b"");
-    match asker.inode(mount)? {
-        1 => {}
-        inode => found.prefix = format!("/#{inode}").into_bytes(),
-    }
-    Some(found)
 }
 
 fn fsid_of(text: &[u8]) -> Vec<u8> {
@@ -55,8 +48,8 @@ pub(super) fn gpfs(mount: &Mount, asker: &Asker<'_>) -> Option<Found> {
     let (cluster, name) = match split_once(&device, b":") {
         Some((cluster, name)) => (cluster.to_vec(), name),
         None => {
-            let settings = asker.probes.file(b"/var/mmfs/gen/mmfs.cfg").unwrap_or_default();
-            (setting(&settings, b"clusterName").unwrap_or_default().to_vec(), &device[..])
+            let settings = asker.probes.file(b"/var/mmfs/gen/mmfs.cfg")?;
+            (setting(&settings, b"clusterName")?.to_vec(), &device[..])
         }
     };
     let name = last_name(name);
@@ -92,9 +85,10 @@ pub(super) fn afs(mount: &Mount) -> Found {
 /// `BUCKET` or `BUCKET:PREFIX`: one name space for all users of the provider.
 pub(super) fn bucket(mount: &Mount) -> Option<Found> {
     let (bucket, prefix) = split_once(&mount.source, b":").unwrap_or((&mount.source, b""));
-    // The program's own name says that it serves all buckets of a user, or that it does not tell.
-    let is_program = matches!(bucket, b"" | b"gcsfuse" | b"goofys");
-    (!is_program).then(|| Found::new(Holder::Cluster(bucket.to_vec()), b"", prefix))
+    // The program's own name says that it serves all buckets of a user, or that it does not tell. A directory that gcsfuse mounts
+    // (`--only-dir`) is not shown.
+    let is_named = !matches!(bucket, b"" | b"goofys") && mount.kind.ends_with(b"goofys");
+    is_named.then(|| Found::new(Holder::Cluster(bucket.to_vec()), b"", prefix))
 }
 
 /// The name of a CernVM-FS repository.
@@ -105,6 +99,6 @@ pub(super) fn repository(mount: &Mount, asker: &Asker<'_>) -> Option<Found> {
 
 /// The UUID of a disk that several hosts write to.
 pub(super) fn shared_disk(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
-    let uuid = asker.uuid(last_name(&mount.source))?;
+    let uuid = asker.uuid(mount)?;
     Some(Found::new(Holder::Cluster(uuid), b"", &as_suffix(b"")))
 }

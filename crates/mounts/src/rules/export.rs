@@ -1,9 +1,10 @@
-//! Directories that one server lends: NFS, SMB, sshfs, DVS, 9p.
+//! Directories that a server exports: NFS, SMB, sshfs, DVS, 9p.
 
-use super::{Found, address_option, first_name, port_suffix, servers, split_once, split_port};
+use super::{Found, address_option, first_name, port_suffix, server, servers, split_once, split_port};
 use crate::identity::Holder;
 use crate::mount::Mount;
 use crate::namer::Asker;
+use crate::path::below;
 use crate::uri::as_suffix;
 
 /// `HOST:/EXPORT`. The kernel shows the mounted directory in the source, also for a directory that was bound, and `/` as the root
@@ -11,9 +12,9 @@ use crate::uri::as_suffix;
 pub(super) fn nfs(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     let (host, export) = split_host(&mount.source)?;
     let suffix = port_suffix(mount.option("port").as_deref(), b"2049");
-    let servers = servers(&[(host, &suffix)], &address_option(mount, "addr"), asker)?;
+    let server = server(host, &suffix, &address_option(mount, "addr"), asker)?;
     // Exports may lie in each other, so that where one ends says nothing about a file.
-    Some(Found::new(Holder::Servers(servers), trimmed(&as_suffix(export)), b""))
+    Some(Found::new(Holder::Servers(server), trimmed(&as_suffix(export)), b""))
 }
 
 /// `//HOST/SHARE/DIRECTORY`, from Windows also with backslashes. Names of servers and shares have no case (MS-SMB2).
@@ -21,21 +22,14 @@ pub(super) fn smb(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     let source: Vec<u8> = mount.source.iter().map(|byte| if *byte == b'\\' { b'/' } else { *byte }).collect();
     let (host, rest) = first_name(source.strip_prefix(b"//")?);
     let (share, directory) = first_name(rest);
+    // The source is that of the first mount of the superblock. The root counts from the top of the share, except where the client may not
+    // read the directories above: then it counts from the directory in the source, which is not shown (`cifs_show_devname`,
+    // `CIFS_MOUNT_USE_PREFIX_PATH`). So both must agree.
+    let directory = as_suffix(directory);
+    below(&mount.root, &directory)?;
     let suffix = port_suffix(mount.option("port").as_deref(), b"445");
-    let servers = servers(&[(host, &suffix)], &address_option(mount, "addr"), asker)?;
-    Some(Found::new(Holder::Servers(servers), &share.to_ascii_lowercase(), directory))
-}
-
-/// `USER@HOST:DIRECTORY`. A relative directory, or none, is one in the home directory of the user.
-pub(super) fn ssh(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
-    let (user, rest) =
-        split_once(&mount.source, b"@").map_or((None, &mount.source[..]), |(user, rest)| (Some(user), rest));
-    let (host, directory) =
-        if rest.starts_with(b"[") { split_once(rest, b"]:")? } else { split_once(rest, b":")? };
-    let servers = servers(&[(host.strip_prefix(b"[").unwrap_or(host), b"")], &[], asker)?;
-    let home = [b"~", user.unwrap_or(b"?")].concat();
-    let volume = if directory.starts_with(b"/") { &b""[..] } else { &home };
-    Some(Found::new(Holder::Servers(servers), volume, directory))
+    let server = server(host, &suffix, &address_option(mount, "addr"), asker)?;
+    Some(Found::new(Holder::Servers(server), &share.to_ascii_lowercase(), b""))
 }
 
 /// A path on the servers that forward the operations: `nodename=HOST:HOST`. What is below that path there is not visible here.
@@ -47,7 +41,7 @@ pub(super) fn dvs(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     let names = listed.split(|byte| *byte == b':' || byte.is_ascii_whitespace());
     let names: Vec<_> = names.map(|name| (name, &b""[..])).collect();
     // Each host may have its own subset of servers.
-    let servers = servers(&names, &[], asker)?.of_a_pool();
+    let servers = servers(&names, asker)?;
     let path = mount.option("path").map_or_else(|| mount.source.clone(), std::borrow::Cow::into_owned);
     Some(Found::new(Holder::Servers(servers), trimmed(&as_suffix(&path)), b""))
 }
@@ -59,9 +53,9 @@ pub(super) fn nine_p(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
         return None;
     }
     let suffix = port_suffix(mount.option("port").as_deref(), b"564");
-    let servers = servers(&[(&mount.source, &suffix)], &[], asker)?;
+    let server = server(&mount.source, &suffix, &[], asker)?;
     let name = mount.option("aname").unwrap_or_default();
-    Some(Found::new(Holder::Servers(servers), trimmed(&as_suffix(&name)), b""))
+    Some(Found::new(Holder::Servers(server), trimmed(&as_suffix(&name)), b""))
 }
 
 /// `HOST:/PATH`, where the host may be an IPv6 address, with or without brackets.

@@ -12,9 +12,9 @@ pub(super) fn lustre(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     let nids: Vec<_> =
         nids_of(nids).into_iter().map(|(host, network)| (host, network_suffix(network))).collect();
     let named: Vec<_> = nids.iter().map(|(host, suffix)| (*host, &suffix[..])).collect();
-    let servers = servers(&named, &[], asker)?;
+    let servers = servers(&named, asker)?;
     let (name, directory) = first_name(path);
-    Some(Found::new(Holder::Servers(servers), name, directory))
+    (!name.is_empty()).then(|| Found::new(Holder::Servers(servers), name, directory))
 }
 
 /// `HOST@NETWORK`s. An IPv6 address has colons of its own, so that a colon ends a NID only after its network.
@@ -53,7 +53,7 @@ pub(super) fn glusterfs(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     let colon = split_once(source, b":/").map_or(colon, |(host, _)| host.len());
     let hosts: Vec<_> =
         source[..colon].split(|byte| *byte == b',').map(|host| (split_port(host).0, &b""[..])).collect();
-    let servers = servers(&hosts, &[], asker)?.of_a_pool();
+    let servers = servers(&hosts, asker)?;
     let (volume, directory) = first_name(&source[colon + 1..]);
     (!volume.is_empty()).then(|| Found::new(Holder::Servers(servers), volume, directory))
 }
@@ -63,7 +63,7 @@ pub(super) fn moosefs(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     let source = mount.source.strip_prefix(b"mfs#")?;
     let end = source.iter().position(|byte| *byte == b'/').unwrap_or(source.len());
     let (host, port) = split_port(&source[..end]);
-    let servers = servers(&[(host, &port_suffix(port, b"9421"))], &[], asker)?;
+    let servers = servers(&[(host, &port_suffix(port, b"9421"))], asker)?;
     Some(Found::new(Holder::Servers(servers), b"", &source[end..]))
 }
 
@@ -72,9 +72,9 @@ pub(super) fn weka(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     let (hosts, name) = split_once(&mount.source, b"/")?;
     let hosts: Vec<_> =
         hosts.split(|byte| *byte == b',').map(|host| (split_port(host).0, &b""[..])).collect();
-    let servers = servers(&hosts, &[], asker)?.of_a_pool();
+    let servers = servers(&hosts, asker)?;
     let (name, directory) = first_name(name);
-    Some(Found::new(Holder::Servers(servers), name, directory))
+    (!name.is_empty()).then(|| Found::new(Holder::Servers(servers), name, directory))
 }
 
 /// `tcp://HOST:PORT/NAME`, several separated by commas.
@@ -89,15 +89,15 @@ pub(super) fn pvfs(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
         name = first_name(path).0;
     }
     let hosts: Vec<_> = hosts.iter().map(|(host, suffix)| (*host, &suffix[..])).collect();
-    let servers = servers(&hosts, &[], asker)?.of_a_pool();
-    Some(Found::new(Holder::Servers(servers), name, b""))
+    let servers = servers(&hosts, asker)?;
+    (!name.is_empty()).then(|| Found::new(Holder::Servers(servers), name, b""))
 }
 
 /// `panfs://HOST/VOLUME` or `HOST:VOLUME`: a realm has one address for all of its volumes.
 pub(super) fn panfs(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
     let source = mount.source.strip_prefix(b"panfs://").unwrap_or(&mount.source);
     let end = source.iter().position(|byte| matches!(byte, b'/' | b':'))?;
-    let servers = servers(&[(&source[..end], b"")], &[], asker)?;
+    let servers = servers(&[(&source[..end], b"")], asker)?;
     let (volume, directory) = first_name(&source[end + 1..]);
     Some(Found::new(Holder::Servers(servers), volume, directory))
 }
@@ -109,7 +109,7 @@ pub(super) fn beegfs(mount: &Mount, asker: &mut Asker<'_>) -> Option<Found> {
         Some(host) => (host.into_owned(), mount.option("connMgmtdPortTCP").map(std::borrow::Cow::into_owned)),
         None => beegfs_settings(&mount.option("cfgFile")?, asker)?,
     };
-    let servers = servers(&[(&host, &port_suffix(port.as_deref(), b"8008"))], &[], asker)?;
+    let servers = servers(&[(&host, &port_suffix(port.as_deref(), b"8008"))], asker)?;
     Some(Found::new(Holder::Servers(servers), b"", b""))
 }
 

@@ -13,7 +13,6 @@ pub(crate) struct Answers {
     pub(crate) links: BTreeMap<String, String>,
     /// By mount point and name.
     pub(crate) attributes: BTreeMap<(String, String), String>,
-    pub(crate) inodes: BTreeMap<String, u64>,
     pub(crate) addresses: BTreeMap<String, Vec<IpAddr>>,
 }
 
@@ -33,7 +32,6 @@ impl Answers {
             files: BTreeMap::new(),
             links: BTreeMap::new(),
             attributes: BTreeMap::new(),
-            inodes: BTreeMap::new(),
             addresses: BTreeMap::new(),
         }
     }
@@ -50,11 +48,6 @@ impl Answers {
 
     pub(crate) fn attribute(mut self, point: &str, name: &str, value: &str) -> Self {
         self.attributes.insert((point.to_owned(), name.to_owned()), value.to_owned());
-        self
-    }
-
-    pub(crate) fn inode(mut self, point: &str, inode: u64) -> Self {
-        self.inodes.insert(point.to_owned(), inode);
         self
     }
 
@@ -105,10 +98,6 @@ impl Probes for Answers {
 
     fn attribute(&self, mount_point: &[u8], name: &str) -> Option<Vec<u8>> {
         self.attributes.get(&(text(mount_point), name.to_owned())).map(|value| value.clone().into_bytes())
-    }
-
-    fn inode(&self, mount_point: &[u8]) -> Option<u64> {
-        self.inodes.get(&text(mount_point)).copied()
     }
 
     fn addresses(&self, server: &[u8]) -> Vec<IpAddr> {

@@ -110,6 +110,21 @@ fn stacks_and_binds_are_found_as_the_kernel_does() {
     );
 }
 
+// Lookups start in the root of the process, below what is mounted over it.
+#[test]
+fn what_is_mounted_over_the_root_is_not_entered() {
+    let test = "what_is_mounted_over_the_root_is_not_entered";
+    let scratch = Scratch::new("root").unwrap();
+    let script = r#"
+        mkdir m n; mount -t tmpfs over /; mount -t tmpfs m "$1/m"; mount -t tmpfs again /
+        report / "$1" "$1/m" "$1/n" /usr /proc /dev
+    "#;
+    let Some(report) = skip::unless_available(test, Report::of(scratch.path(), script)) else { return };
+    assert_eq!(report.found.len(), 7);
+    report.assert_found();
+    assert!(!report.uri(Path::new("/usr/bin")).to_string().starts_with("tmpfs://"));
+}
+
 #[test]
 fn many_random_mounts_are_found() {
     let test = "many_random_mounts_are_found";
@@ -163,7 +178,7 @@ fn overlays_are_followed_to_their_layers() {
     let (lower, share) = (report.uri(&scratch.join("t/l2")), report.uri(Path::new("/usr/share")));
     let expected = format!("overlay://[{lower}][{share}]/f");
     assert_eq!(read_only.to_string(), expected);
-    // Options of this one have relative paths, so that nobody knows where they are.
+    // Options of this one have relative paths, so that it is not known where they are.
     let merged = report.table.mount_of(scratch.join("t/rw").to_str().unwrap().as_bytes()).unwrap();
     assert_eq!(report.table.layers_of(merged), [None, None, None]);
     assert_eq!(report.uri(&scratch.join("t/rw")).relation(&read_only), Relation::Different);
@@ -211,7 +226,7 @@ fn subvolumes_and_uuids_of_btrfs_are_found() {
     report.assert_found();
     let (top, sub) = (report.uri(&scratch.join("top/@home/f")), report.uri(&scratch.join("sub/f")));
     assert_eq!(top.path(), b"/@home/f");
-    // The namespace is gone, and with it the loop device: nobody knows the image any more.
+    // The namespace is gone, and with it the loop device, so that the image is not known.
     assert_eq!((top.relation(&sub), top.hash() == sub.hash()), (Relation::Same, true));
 }
 

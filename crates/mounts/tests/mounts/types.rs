@@ -45,7 +45,7 @@ pub(crate) const TYPES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "smb2, smb3",
-        "0:47 / /m rw - smb3 //Server/Share/Sub rw,addr=192.0.2.8",
+        "0:47 /Sub /m rw - smb3 //Server/Share/Sub rw,addr=192.0.2.8",
         "/m/A",
         "smb://192.0.2.8/share/Sub/A",
     ),
@@ -77,7 +77,7 @@ pub(crate) const TYPES: &[(&str, &str, &str, &str)] = &[
         "/m/a",
         "ceph://aaaa-01/cephfs/vol/a",
     ),
-    ("ceph-fuse", "0:54 / /fuse rw - fuse.ceph-fuse ceph-fuse rw,user_id=0", "/fuse/a", "ceph://aaaa-01/a"),
+    ("ceph-fuse", "0:54 / /fuse rw - fuse.ceph-fuse ceph-fuse rw,user_id=0", "/fuse/a", "ceph://0:54@boot/a"),
     ("glusterfs", "0:55 / /m rw - fuse.glusterfs g1:/v1/sub rw,user_id=0", "/m/a", "glusterfs://g1/v1/sub/a"),
     ("moosefs", r"0:56 / /m rw - fuse mfs\043master:9421/sub rw,user_id=0", "/m/a", "moosefs://master/sub/a"),
     ("wekafs", "0:57 / /m rw - wekafs 10.0.3.2,10.0.3.1/fs1 rw", "/m/a", "weka://10.0.3.1/fs1/a"),
@@ -87,13 +87,8 @@ pub(crate) const TYPES: &[(&str, &str, &str, &str)] = &[
     ("dvs", "0:61 / /m rw - dvs /lus rw,path=/lus,nodename=nid2:nid1,nomaxnodes", "/m/a", "dvs://nid1/lus/a"),
     ("fuse", "0:62 / /m rw - fuse.other x rw,user_id=0", "/m/a", "fuse.other://0:62@boot/a"),
     ("virtiofs", "0:63 / /m rw - virtiofs tag rw", "/m/a", "virtiofs://0:63@boot/a"),
-    (
-        "sshfs",
-        "0:64 / /m rw - fuse.sshfs me@10.0.0.3:/data rw,user_id=1000",
-        "/m/a",
-        "sshfs://10.0.0.3/data/a",
-    ),
-    ("gcsfuse", "0:65 / /m rw - fuse.gcsfuse bucket-1 rw,user_id=0", "/m/a", "gs://bucket-1/a"),
+    ("sshfs", "0:64 / /m rw - fuse.sshfs me@10.0.0.3:/data rw,user_id=1000", "/m/a", "sshfs://0:64@boot/a"),
+    ("gcsfuse", "0:65 / /m rw - fuse.gcsfuse bucket-1 rw,user_id=0", "/m/a", "gs://0:65@boot/a"),
     ("goofys", "0:65 / /m rw - fuse.goofys bucket-1:pre/fix rw,user_id=0", "/m/a", "s3://bucket-1/pre/fix/a"),
     ("s3fs", "0:66 / /m rw - fuse.s3fs s3fs rw,user_id=0", "/m/a", "fuse.s3fs://0:66@boot/a"),
     ("mountpoint-s3", "0:67 / /m rw - fuse mountpoint-s3 rw,user_id=0", "/m/a", "fuse://0:67@boot/a"),
@@ -124,7 +119,6 @@ pub(crate) fn answers(boot: &str) -> Answers {
         .attribute("/fuse", "ceph.cluster_fsid", "AAAA-01")
         .attribute("/m", "user.daos", "DAOS.POSIX://pool-1/cont-1")
         .attribute("/cvmfs/x", "user.fqrn", "atlas.cern.ch")
-        .inode("/fuse", 1)
         .address("mgmt", &["192.0.2.10"])
 }
 
@@ -175,10 +169,14 @@ fn host_names_are_only_shown() {
 fn disks_have_their_uuid() {
     let answers = Answers::on("boot", "node1").links(&[
         ("/dev/disk/by-uuid/1111-aa", "../../sda2"),
+        ("/dev/disk/by-uuid/3333-cc", "../../dm-1"),
+        ("/sys/dev/block/253:1", "../../devices/virtual/block/dm-1"),
         ("/sys/fs/btrfs/2222-bb/devices/sdb1", "../../../../sdb1"),
     ]);
     let uuid = |line| answers.uri(line, "/m").identity().uuid.clone();
     assert_eq!(uuid("8:2 / /m rw - xfs /dev/sda2 rw").as_deref(), Some(&b"1111-aa"[..]));
     assert_eq!(uuid("0:42 /@ /m rw - btrfs /dev/sdb1 rw").as_deref(), Some(&b"2222-bb"[..]));
+    // The source has another name of the disk.
+    assert_eq!(uuid("253:1 / /m rw - xfs /dev/mapper/vg-sda2 rw").as_deref(), Some(&b"3333-cc"[..]));
     assert_eq!((uuid("8:3 / /m rw - xfs /dev/sda3 rw"), uuid("0:9 / /m rw - tmpfs sda2 rw")), (None, None));
 }

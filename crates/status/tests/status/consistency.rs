@@ -48,7 +48,7 @@ fn asked(
 ) -> (Result<Answer, (u32, Errno)>, Read) {
     let log = Log::default();
     let mut answers = on_ranks(16, |rank, session| {
-        let table = mounted(rank, &format!("nfs4 10.0.0.{}:/e rw", rank % servers));
+        let table = mounted(rank, &format!("fuse.goofys b{} rw", rank % servers));
         let fake = Fake { rank, file: file(rank), log: &log };
         let status = Status::join(session, &table, options).unwrap().with_contents(&fake);
         match status.is_consistent(session, b"/m/f") {

@@ -85,12 +85,12 @@ fn estimate_costs_one_more_reduction() {
         status.is_poorly_distributed(session, b"/m/f").unwrap()
     };
     let options = Options { classes_max: 4, ranks_per_server: 4, ..Options::default() };
-    let few = |rank: u32| format!("nfs4 10.0.0.{}:/e rw", rank % 20);
+    let few = |rank: u32| format!("fuse.goofys b{} rw", rank % 20);
     let (answer, traffic) = cost(200, options, few, ask);
     println!("{traffic:?}");
     assert_eq!(answer, Answer::Yes);
     assert_eq!(traffic.messages, 4 * 199);
-    let many = |rank: u32| format!("nfs4 10.0.0.{}:/e rw", rank % 100);
+    let many = |rank: u32| format!("fuse.goofys b{} rw", rank % 100);
     assert_eq!(cost(200, options, many, ask).0, Answer::No);
     // What is local everywhere needs no estimate.
     let (answer, traffic) = cost(200, options, |_| "tmpfs none rw".to_owned(), ask);
@@ -116,7 +116,7 @@ fn map_answers_without_a_message() {
 fn map_is_built_by_two_reductions() {
     let lines = |rank: u32| {
         (0..30)
-            .map(|at| format!("0:{} / /m{at} rw - nfs4 10.0.{}.{at}:/e rw", 40 + at, rank % 2))
+            .map(|at| format!("0:{} / /m{at} rw - fuse.goofys b{}-{at} rw", 40 + at, rank % 2))
             .collect::<Vec<_>>()
     };
     let tables: Vec<_> = (0..40)

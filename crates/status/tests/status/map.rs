@@ -5,14 +5,14 @@ use atta_status::{Alone, Answer, MountMap, Options, Status};
 
 use crate::queries::answers;
 use crate::ranks::{Knows, on_ranks};
-use Answer::{No, Unknown, Yes};
+use Answer::{Unknown, Yes};
 
 /// Ranks with mounts of all kinds, some of them on some ranks only.
 fn table(rank: u32) -> MountTable {
     let mut text = format!(
         "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n\
          2 1 0:40 / /one rw - nfs4 10.0.0.5:/e rw\n\
-         3 1 0:41 / /many rw - nfs4 10.0.1.{rank}:/e rw\n\
+         3 1 0:41 / /many rw - fuse.goofys b{rank} rw\n\
          4 1 0:43 / /fuse rw - fuse.something it rw\n\
          5 1 0:44 / /s\\040p rw - ceph me@aaaa-01.fs=/ rw\n"
     );
@@ -73,7 +73,8 @@ fn mount_of_another_rank_is_known() {
         let map = MountMap::build(&status, session).unwrap();
         [&b"/one/f"[..], b"/one/below/f", b"/one/belo"].map(|path| map.is_unique(path))
     });
-    assert_eq!(found, [[Yes, No, Yes]; 4]);
+    // The server may be the host of rank 2, and export what is mounted there.
+    assert_eq!(found, [[Yes, Unknown, Yes]; 4]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use atta_mounts::{MountTable, Relation, Server, Uri};
+use atta_mounts::{Identity, MountTable, Relation, Server, Uri};
 use atta_status::{Answer, Options, Status};
 use proptest::prelude::*;
 
@@ -37,19 +37,24 @@ fn table((host, here, there): Seat) -> MountTable {
     Knows::on(host).table(&[&line(here, "m"), &line(there, "n")])
 }
 
+/// The scheme and volume for which servers are one: none if they are one host.
+type Scope = Option<(Vec<u8>, Vec<u8>)>;
+
 /// Names with all that any table says of their servers: sets grow until nothing changes.
 fn completed(tables: &[MountTable]) -> Vec<Uri> {
-    let mut known: Vec<(Vec<u8>, BTreeSet<Server>)> = Vec::new();
+    let scope = |identity: &Identity| Some((identity.scheme.clone(), identity.volume.clone()));
+    let mut known: Vec<(Scope, BTreeSet<Server>)> = Vec::new();
     for (_, root) in tables.iter().flat_map(MountTable::iter) {
-        root.each_servers(&mut |scheme, servers| {
-            known.push((scheme.to_vec(), servers.known().iter().cloned().collect()));
+        root.each_servers(&mut |identity, servers| {
+            known.push((scope(identity), servers.known().iter().cloned().collect()));
+            known.extend(servers.hosts().iter().map(|host| (None, host.iter().cloned().collect())));
         });
     }
-    let all = |scheme: &[u8], servers: &atta_mounts::Servers| {
+    let all = |identity: &Identity, servers: &atta_mounts::Servers| {
         let mut all: BTreeSet<Server> = servers.known().iter().cloned().collect();
         loop {
             let before = all.len();
-            for (_, set) in known.iter().filter(|(of, _)| of == scheme) {
+            for (_, set) in known.iter().filter(|(of, _)| of.is_none() || *of == scope(identity)) {
                 if !set.is_disjoint(&all) {
                     all = &all | set;
                 }

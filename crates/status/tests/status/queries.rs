@@ -78,7 +78,7 @@ fn local_files_are_fully_distributed() {
 // Defect 7: the answer for the threshold was inverted.
 #[test]
 fn threshold_divides_well_from_poorly() {
-    let on_four = |rank: u32| mounted(rank, &format!("nfs4 10.0.0.{}:/e rw", rank % 4));
+    let on_four = |rank: u32| mounted(rank, &format!("fuse.goofys b{} rw", rank % 4));
     // Up to 16 / 4 servers are few.
     for (ranks_per_server, expected) in [(1, Yes), (4, Yes), (5, No), (64, No), (0, Yes)] {
         let found = distribution(16, per_server(ranks_per_server), on_four);
@@ -97,7 +97,7 @@ fn one_remote_rank_is_enough_to_be_not_local() {
 fn descriptor_places_each_rank_in_its_group() {
     // Groups 0, 3, 6, ... and 1, 4, 7, ... and 2, 5, 8, ...
     let descriptors = on_ranks(16, |rank, session| {
-        let table = mounted(rank, &format!("nfs4 10.0.0.{}:/e rw", 9 - rank % 3));
+        let table = mounted(rank, &format!("fuse.goofys b{} rw", 9 - rank % 3));
         let status = Status::join(session, &table, Options::default()).unwrap();
         let found = status.groups(session, PATH).unwrap();
         let members: Vec<u32> = found.own_group().unwrap().members.iter().collect();
@@ -132,7 +132,7 @@ fn members_of_large_groups_are_asked_for() {
 fn representatives_send_to_their_groups() {
     // The second group has 18 ranks, so that its tree is two levels high. Rank 3 is in none.
     let heard = on_ranks(40, |rank, session| {
-        let table = mounted(rank, &format!("nfs4 10.0.0.{}:/e rw", rank % 2));
+        let table = mounted(rank, &format!("fuse.goofys b{} rw", rank % 2));
         let status = Status::join(session, &table, Options::default()).unwrap();
         let found = status.groups(session, PATH).unwrap();
         let mut group = found.own_group().unwrap().members.clone();
@@ -173,7 +173,7 @@ fn path_without_a_mount_is_an_error_on_all_ranks() {
 #[test]
 fn options_of_the_first_rank_count() {
     let answers = on_ranks(4, |rank, session| {
-        let table = mounted(rank, &format!("nfs4 10.0.0.{rank}:/e rw"));
+        let table = mounted(rank, &format!("fuse.goofys b{rank} rw"));
         let options = if rank == 0 { per_server(1) } else { per_server(64) };
         let status = Status::join(session, &table, options).unwrap();
         status.is_poorly_distributed(session, PATH).unwrap()
@@ -209,7 +209,7 @@ fn queries_run_over_simulated_networks() {
         let topology = Topology::named(topology, u32::div_ceil(ranks, per_host)).unwrap();
         let network = Network::interconnect(topology, per_host);
         let found = on_endpoints(simulated(network, ranks, 50_000, 7), |rank, session| {
-            let table = mounted(rank, &format!("nfs4 10.0.0.{}:/e rw", rank % 2));
+            let table = mounted(rank, &format!("fuse.goofys b{} rw", rank % 2));
             let status = Status::join(session, &table, Options::default()).unwrap();
             let found = status.groups(session, PATH).unwrap();
             (answers(&found), found.descriptor().unwrap().rank_in_group)
@@ -224,7 +224,7 @@ fn queries_run_over_simulated_networks() {
 fn too_many_groups_are_estimated() {
     // 12 servers; more than 3 are not told apart, and up to 20 are few.
     let options = Options { ranks_per_server: 2, classes_max: 3, ..Options::default() };
-    let table = |rank: u32| mounted(rank, &format!("nfs4 10.0.0.{}:/e rw", rank % 12));
+    let table = |rank: u32| mounted(rank, &format!("fuse.goofys b{} rw", rank % 12));
     let found = distribution(40, options, table);
     let groups = found.groups();
     assert!(groups.is_estimate && (11..=13).contains(&groups.high), "{groups:?}");
@@ -248,7 +248,7 @@ fn too_many_groups_are_estimated() {
 fn full_filter_leaves_the_number_open() {
     // 32 bits for 200 servers. It can tell 55 apart at most, and up to 100 are few.
     let options = Options { ranks_per_server: 2, classes_max: 1, servers_max: 1 };
-    let found = distribution(200, options, |rank| mounted(rank, &format!("nfs4 10.0.0.{rank}:/e rw")));
+    let found = distribution(200, options, |rank| mounted(rank, &format!("fuse.goofys b{rank} rw")));
     let Groups { low, high, is_estimate } = found.groups();
     assert_eq!((low, high, is_estimate), (55, 200, true));
     assert_eq!(answers(&found), [No, Unknown, Unknown, No]);

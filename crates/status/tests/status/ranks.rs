@@ -65,10 +65,6 @@ impl Probes for Knows {
         None
     }
 
-    fn inode(&self, _mount_point: &[u8]) -> Option<u64> {
-        None
-    }
-
     fn addresses(&self, server: &[u8]) -> Vec<IpAddr> {
         self.addresses.get(server).cloned().unwrap_or_default()
     }
