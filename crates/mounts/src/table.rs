@@ -165,3 +165,17 @@ impl MountTable {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Host, Silent};
+
+    // A resolver that fails once must not make a server unknown for as long as the process runs.
+    #[test]
+    fn names_that_do_not_resolve_are_asked_again() {
+        let text = b"1 0 0:4 / / rw - wekafs unresolved.invalid/fs rw\n";
+        let mut table = MountTable::from_bytes(text, &Silent::on(Host::new(b"boot", b"node"))).unwrap();
+        assert!(table.take_addresses().is_empty());
+    }
+}

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use atta_mounts::{Host, LiveTable, MountTable, Relation, Silent, SystemProbes, Uri};
+use atta_mounts::{Holder, Host, LiveTable, MountTable, Relation, Silent, SystemProbes, Uri};
 use atta_sys::file_systems::Reach;
 use atta_testkit::hosts::Hosts;
 use atta_testkit::lock::Lock;
@@ -298,6 +298,10 @@ fn containers_that_share_a_directory_are_one() {
         each.assert_found();
     }
     let (first, second) = (one.uri(Path::new("/data/sub/f")), other.uri(Path::new("/mnt/in/f")));
-    assert_eq!((first.relation(&second), first.hash() == second.hash()), (Relation::Same, true));
+    assert_eq!(first.relation(&second), Relation::Same);
+    // A loop device is named by its image, which containers may not see.
+    if matches!(second.identity().holder, Holder::Local(_)) {
+        assert_eq!(first.hash(), second.hash());
+    }
     assert_eq!(one.uri(Path::new("/data/f")).relation(&second), Relation::Different);
 }
