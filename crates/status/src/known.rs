@@ -67,6 +67,17 @@ mod tests {
         assert_eq!(by(0).relation(&other), Relation::Unknown);
     }
 
+    // Round robin: each rank got another address for one name.
+    #[test]
+    fn name_of_several_servers_joins_nothing() {
+        let tables = ["10.0.0.1", "10.0.0.2"]
+            .map(|address| table(&format!("1 9 0:4 / /m rw - nfs filers:/e rw,addr={address}\n")));
+        let mut all = Known::of(&tables[0]);
+        all.merge(Known::of(&tables[1]));
+        let [one, other] = tables.map(|table| all.completed(&table.uri_of(b"/m/f").unwrap()));
+        assert_ne!(one.hash(), other.hash());
+    }
+
     // Each of the hosts of a DVS mount leads to the same file systems. That does not make them one NFS server.
     #[test]
     fn hosts_of_a_pool_are_not_one_nfs_server() {
