@@ -499,7 +499,7 @@ fn directories_of_smb_count_once() {
 
 // systemd-nspawn and LXC mount a random boot id over that of the kernel.
 #[test]
-fn containers_with_a_boot_id_of_their_own_may_be_on_one_machine() {
+fn containers_with_own_boot_ids_may_be_on_one_host() {
     let of = |boot: &str, more: &str| {
         let lines = ["8:2 / /m rw - xfs /dev/sda2 rw", more];
         let table = Answers::on(boot, "node").table(&lines[..if more.is_empty() { 1 } else { 2 }]);
