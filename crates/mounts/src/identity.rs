@@ -159,7 +159,7 @@ impl Identity {
     fn volume_relation(&self, other: &Self) -> Relation {
         let is_unknown = |identity: &Self| matches!(identity.holder, Holder::Unknown(_));
         if is_unknown(self) || is_unknown(other) {
-            // Its volume is not known either, so that this tells nothing.
+            // Its volume is not known either, so this proves nothing.
             return Relation::Same;
         }
         let is_unnamed = |identity: &Self| identity.volume.is_empty() && identity.scheme == b"ceph";

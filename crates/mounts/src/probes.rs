@@ -13,7 +13,7 @@ pub struct Host {
     /// Number of the network namespace, in which loopback addresses have their meaning.
     pub network: Vec<u8>,
     /// Something is mounted over the file with the boot id, as systemd-nspawn and LXC do: then it is not that of the kernel, and two boot
-    /// ids may be one kernel. The mount table tells.
+    /// ids may be one kernel. The mount table shows it.
     pub hides_boot_id: bool,
 }
 
@@ -25,25 +25,35 @@ impl Host {
     }
 }
 
-/// What is asked. Each question may take as long as a server or resolver takes.
+/// What is asked. Each question may take as long as a server or resolver takes. A question that is not implemented has no answer.
 pub trait Probes {
     /// This host. Asked once.
     fn host(&self) -> Host;
 
     /// Contents of a small file: configurations, `/sys`, `/proc`.
-    fn file(&self, path: &[u8]) -> Option<Vec<u8>>;
+    fn file(&self, _path: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
 
     /// Target of a symbolic link.
-    fn link(&self, path: &[u8]) -> Option<Vec<u8>>;
+    fn link(&self, _path: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
 
     /// Names in a small directory, in any order.
-    fn names(&self, directory: &[u8]) -> Vec<Vec<u8>>;
+    fn names(&self, _directory: &[u8]) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
 
     /// An extended attribute of the root of a mount.
-    fn attribute(&self, mount_point: &[u8], name: &str) -> Option<Vec<u8>>;
+    fn attribute(&self, _mount_point: &[u8], _name: &str) -> Option<Vec<u8>> {
+        None
+    }
 
     /// Addresses of a server, in any order.
-    fn addresses(&self, server: &[u8]) -> Vec<IpAddr>;
+    fn addresses(&self, _server: &[u8]) -> Vec<IpAddr> {
+        Vec::new()
+    }
 }
 
 /// Answers nothing but the host: what the mount table alone says.
@@ -63,25 +73,5 @@ impl Silent {
 impl Probes for Silent {
     fn host(&self) -> Host {
         self.host.clone()
-    }
-
-    fn file(&self, _path: &[u8]) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn link(&self, _path: &[u8]) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn names(&self, _directory: &[u8]) -> Vec<Vec<u8>> {
-        Vec::new()
-    }
-
-    fn attribute(&self, _mount_point: &[u8], _name: &str) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn addresses(&self, _server: &[u8]) -> Vec<IpAddr> {
-        Vec::new()
     }
 }

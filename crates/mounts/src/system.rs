@@ -29,7 +29,7 @@ impl SystemProbes {
     /// Asks which host this is.
     ///
     /// # Errors
-    /// The boot id cannot be read: without it nothing of this host can be told from the same on another one.
+    /// The boot id cannot be read: without it, local file systems of two hosts look alike.
     pub fn new() -> Result<Self, Errno> {
         let boot_id = std::fs::read("/proc/sys/kernel/random/boot_id");
         let boot_id = boot_id.map_err(|error| Errno(error.raw_os_error().unwrap_or(Errno::IO.0)))?;

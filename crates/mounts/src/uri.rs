@@ -183,7 +183,7 @@ impl Uri {
 /// How the path of a removed directory that is still mounted begins: no other path has two slashes.
 const REMOVED: &[u8] = b"//removed.";
 
-/// The path of a removed directory that is still mounted. Which one it was, only the number of the mount tells.
+/// The path of a removed directory that is still mounted. Only the number of the mount identifies it.
 pub(crate) fn removed_root(mount: u64) -> Vec<u8> {
     [REMOVED, mount.to_string().as_bytes()].concat()
 }

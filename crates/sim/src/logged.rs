@@ -1,16 +1,19 @@
 //! What the ranks of a job with logs note, as the walk of `atta-ops` does it: the facts of `atta-ledger`, frames before tasks leave a rank, and what a run
 //! begins with that goes on after a kill. `killed.rs` kills them. No files: a log is bytes in memory.
 
+mod earlier;
+mod paths;
 mod readers;
 
+use earlier::Earlier;
+pub(crate) use paths::Paths;
+use paths::{name, names};
 pub(crate) use readers::Together;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use atta_engine::Random;
-use atta_ledger::{
-    At, Fact, Fold, Frame, Id, JobLogs, Key, Left, LogName, Record, Records, SliceNumber, frame,
-};
+use atta_ledger::{At, Fact, Fold, Frame, JobLogs, Key, Left, LogName, Record, Records, SliceNumber, frame};
 
 use crate::setup::Setup;
 use crate::task::{Kind, Task};
@@ -108,56 +111,6 @@ impl Log {
     }
 }
 
-/// All directories of a small tree.
-#[derive(Debug)]
-pub(crate) struct Paths {
-    /// Number and path below the root, by seed.
-    of: HashMap<u64, (u64, Vec<u8>)>,
-    nodes: HashMap<Vec<u8>, Node>,
-    /// How many files there are.
-    files: u64,
-}
-
-impl Paths {
-    pub(crate) fn of(tree: &Tree) -> Self {
-        let mut paths = Self { of: HashMap::new(), nodes: HashMap::new(), files: tree.files() };
-        let mut todo = vec![(tree.root(), Vec::new())];
-        while let Some((node, path)) = todo.pop() {
-            let mut index = 0_u32;
-            tree.for_each_directory(&node, |child| {
-                todo.push((child, below(&path, &name(index))));
-                index += 1;
-            });
-            paths.of.insert(node.seed, (paths.of.len() as u64, path.clone()));
-            paths.nodes.insert(path, node);
-        }
-        paths
-    }
-
-    fn path(&self, seed: u64) -> &[u8] {
-        self.of.get(&seed).map_or(&[], |(_, path)| path)
-    }
-
-    /// A number of this file alone.
-    fn file(&self, seed: u64, file: u64) -> u64 {
-        self.of.get(&seed).map_or(u64::MAX, |(number, _)| number << 32 | file)
-    }
-}
-
-/// The name of a subdirectory.
-fn name(index: u32) -> Vec<u8> {
-    format!("d{index}").into_bytes()
-}
-
-fn below(path: &[u8], name: &[u8]) -> Vec<u8> {
-    if path.is_empty() { name.to_vec() } else { [path, b"/", name].concat() }
-}
-
-/// Names of a range of files.
-fn names(from: u64, files: u64) -> Vec<Vec<u8>> {
-    (from..from + files).map(|file| file.to_string().into_bytes()).collect()
-}
-
 /// What one rank has noted and not written.
 #[derive(Debug)]
 struct Noted {
@@ -169,48 +122,6 @@ struct Noted {
     next: u64,
     /// When it was written last.
     written_ns: u64,
-}
-
-/// What the logs of earlier runs have left.
-#[derive(Debug, Default)]
-struct Earlier {
-    results: Vec<u64>,
-    known: HashSet<Id>,
-    is_begun: bool,
-    reads: Vec<Vec<u8>>,
-    given: HashMap<Vec<u8>, HashSet<u64>>,
-    slices: Vec<(Vec<u8>, SliceNumber, Vec<u64>)>,
-}
-
-impl Earlier {
-    fn add_results(&mut self, bytes: &[u8]) {
-        self.results.extend(bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number)));
-    }
-
-    fn add(&mut self, root: Id, left: &Left<'_>) {
-        match left {
-            Left::Results(bytes) => self.add_results(bytes),
-            Left::Directory(at, item) => {
-                self.is_begun |= item.id == root;
-                self.known.insert(item.id);
-                if !item.is_read {
-                    self.reads.push(at.path.to_vec());
-                }
-            }
-            Left::Complete(id) => {
-                self.is_begun |= *id == root;
-                self.known.insert(*id);
-            }
-            Left::Given(at, names) => {
-                self.given.entry(at.path.to_vec()).or_default().extend(numbers_of(names));
-            }
-            Left::Slice(at, number, names) => {
-                self.slices.push((at.path.to_vec(), *number, numbers_of(names).collect()));
-            }
-            // Nothing notes anything else.
-            _ => {}
-        }
-    }
 }
 
 /// The logs of all ranks of a run, and what it knows of earlier runs.
@@ -607,10 +518,6 @@ impl Journals {
         (0..self.ranks.len() as u32).for_each(|rank| self.write(rank));
         (0..self.ranks.len() as u32).for_each(|rank| self.write(rank));
     }
-}
-
-fn numbers_of<'n>(names: &'n [&'n [u8]]) -> impl Iterator<Item = u64> + 'n {
-    names.iter().filter_map(|name| std::str::from_utf8(name).ok()?.parse().ok())
 }
 
 /// Runs of consecutive numbers, with their lengths, which are at most `most`.

@@ -7,7 +7,7 @@ use atta_code::record;
 pub struct Options {
     /// From how many ranks on, on average, a server has too many: fewer for each server is well distributed, as many or more is poorly.
     pub ranks_per_server: u32,
-    /// How many classes are told apart exactly in one reduction. Beyond that their number is estimated, unless so many already decide.
+    /// How many classes are counted exactly in one reduction. Beyond that their number is estimated, unless so many already decide.
     pub classes_max: u32,
     /// How many servers may hold one file: the length of the filter that estimates their number, 2.9 bits for each. More servers than that
     /// are estimated too, with a larger error.

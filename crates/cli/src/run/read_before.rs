@@ -7,16 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct ReadBefore(Arc<Mutex<Vec<u8>>>);
 
 impl ReadBefore {
-    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
+    /// Empty: nothing was read.
+    pub(crate) fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Empty: nothing was read.
-    pub(crate) fn bytes(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.lock()
-    }
-
     pub(crate) fn set(&self, bytes: Vec<u8>) {
-        *self.lock() = bytes;
+        *self.bytes() = bytes;
     }
 }

@@ -222,7 +222,7 @@ fn queries_run_over_simulated_networks() {
 
 #[test]
 fn too_many_groups_are_estimated() {
-    // 12 servers; more than 3 are not told apart, and up to 20 are few.
+    // 12 servers; more than 3 are not counted exactly, and up to 20 are few.
     let options = Options { ranks_per_server: 2, classes_max: 3, ..Options::default() };
     let table = |rank: u32| mounted(rank, &format!("fuse.goofys b{} rw", rank % 12));
     let found = distribution(40, options, table);

@@ -49,22 +49,6 @@ impl Probes for Knows {
         self.host.clone()
     }
 
-    fn file(&self, _path: &[u8]) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn link(&self, _path: &[u8]) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn names(&self, _directory: &[u8]) -> Vec<Vec<u8>> {
-        Vec::new()
-    }
-
-    fn attribute(&self, _mount_point: &[u8], _name: &str) -> Option<Vec<u8>> {
-        None
-    }
-
     fn addresses(&self, server: &[u8]) -> Vec<IpAddr> {
         self.addresses.get(server).cloned().unwrap_or_default()
     }

@@ -63,7 +63,7 @@ fn aliases_of_all_ranks_are_joined() {
     // Nobody knows that 10.0.0.5 is srv.
     let apart = found(16, table);
     assert_eq!((apart.groups().low, apart.groups().high, apart.is_unique()), (1, 2, Unknown));
-    // A mount elsewhere on one rank tells.
+    // A mount elsewhere on one rank shows it.
     let joined = found(16, |rank| match rank {
         11 => Knows::on(rank).table(&[
             "0:40 / /m rw - nfs4 10.0.0.5:/e rw",
