@@ -123,18 +123,21 @@ fn scope_of(identity: &Identity) -> Scope {
     Some((identity.scheme.clone(), identity.volume.clone()))
 }
 
-/// Names whose addresses are not those of one server.
+/// Names whose addresses are not those of one server, or of which nobody knows that they are: an IPv4 address on one host and an IPv6 address on
+/// another one have nothing in common but the name.
 fn several_servers<'a>(hosts: impl Iterator<Item = &'a Vec<Server>>) -> BTreeSet<Server> {
-    let mut all: BTreeMap<&Server, BTreeSet<&Server>> = BTreeMap::new();
+    let is_name = |server: &&Server| matches!(server, Server::Name(..));
+    let mut all: BTreeMap<&Server, Vec<&Vec<Server>>> = BTreeMap::new();
     for host in hosts {
-        for name in host.iter().filter(|server| matches!(server, Server::Name(..))) {
-            all.entry(name).or_default().extend(host);
-        }
+        host.iter().filter(is_name).for_each(|name| all.entry(name).or_default().push(host));
     }
-    all.into_iter()
-        .filter(|(_, servers)| !is_one_server(servers.iter().copied()))
-        .map(|(name, _)| name.clone())
-        .collect()
+    let is_one = |hosts: &[&Vec<Server>]| {
+        let addresses: BTreeSet<_> =
+            hosts.iter().copied().flatten().filter(|server| !is_name(server)).collect();
+        let knows_all = |host: &&Vec<Server>| addresses.iter().all(|address| host.contains(address));
+        is_one_server(addresses.iter().copied()) && (addresses.is_empty() || hosts.iter().any(knows_all))
+    };
+    all.into_iter().filter(|(_, hosts)| !is_one(hosts)).map(|(name, _)| name.clone()).collect()
 }
 
 #[derive(Clone, Debug, Default)]
@@ -194,10 +197,10 @@ mod tests {
         let known = [
             identity("nfs a:/e rw,addr=10.0.0.2"),
             identity("nfs b:/f rw,addr=10.0.0.2"),
-            identity("nfs a:/g rw,addr=fd00::2"),
+            identity("nfs 10.0.0.2:/g rw"),
             identity("nfs c:/e rw"),
         ];
-        let other = identity("cifs //b/e rw,addr=fd00::2");
+        let other = identity("cifs //b/e rw,addr=10.0.0.2");
         for order in [[0, 1, 2, 3], [2, 1, 0, 3], [1, 3, 0, 2]] {
             let aliases = of(&order.map(|at| &known[at]));
             for same in known[..3].iter().chain([&other]) {

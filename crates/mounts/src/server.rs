@@ -2,6 +2,7 @@
 //!
 //! A name or address says the same on all hosts, except those of loopback and link-local ones.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::identity::Relation;
@@ -74,14 +75,17 @@ impl Server {
     /// How it is shown.
     fn shown(&self) -> Vec<u8> {
         match self {
-            Self::ThisHost(place, suffix) => {
-                let end = place.iter().rposition(|byte| *byte == b'@').unwrap_or(place.len());
-                let end = place[..end].iter().rposition(|byte| *byte == b'.').unwrap_or(end);
-                [&place[..end], suffix].concat()
-            }
+            Self::ThisHost(place, suffix) => [address_and_network(place).0, suffix].concat(),
             other => other.text(),
         }
     }
+}
+
+/// The address of a server that only one network of one host reaches, and that network.
+fn address_and_network(place: &[u8]) -> (&[u8], &[u8]) {
+    let end = place.iter().rposition(|byte| *byte == b'@').unwrap_or(place.len());
+    let end = place[..end].iter().rposition(|byte| *byte == b'.').unwrap_or(end);
+    place.split_at(end)
 }
 
 fn bracketed(address: Ipv6Addr) -> String {
@@ -96,19 +100,19 @@ fn is_loopback_name(name: &[u8]) -> bool {
         || name == b"ip6-localhost"
 }
 
-/// Whether a host with these names and addresses is one server: it has at most one address of each family. A name with more of them may be
-/// one server with several interfaces, or several servers of which each client gets another one (round robin).
+/// Whether a host with these names and addresses is one server: it has at most one address of each family, or is on one host itself. A name with
+/// more of them may be one server with several interfaces, or several servers of which each client gets another one (round robin).
 pub(crate) fn is_one_server<'a>(host: impl IntoIterator<Item = &'a Server>) -> bool {
-    let (mut four, mut six, mut here) = (0, 0, 0);
+    let (mut four, mut six, mut networks) = (0, 0, BTreeSet::new());
     for server in host {
         match server {
             Server::Address(IpAddr::V4(_), _) => four += 1,
             Server::Address(IpAddr::V6(_), _) => six += 1,
-            Server::ThisHost(..) => here += 1,
+            Server::ThisHost(place, _) => drop(networks.insert(address_and_network(place).1)),
             Server::Name(..) => {}
         }
     }
-    matches!((four, six, here), (0 | 1, 0 | 1, 0) | (0, 0, _))
+    matches!((four, six, networks.len()), (0 | 1, 0 | 1, 0) | (0, 0, 1))
 }
 
 /// At least one, sorted, each once.

@@ -11,6 +11,8 @@ pub type Digest = [u8; 32];
 
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
+/// Of a file without a size, as the kernel makes them when they are read, at most so many bytes are read.
+const UNSIZED_BYTES_MAX: u64 = 64 << 20;
 
 /// What is asked of a file. A trait, so that tests answer by themselves.
 pub trait Contents {
@@ -23,7 +25,7 @@ pub trait Contents {
     /// The digest of a part. `end`: none for the end of the file, wherever that is. A file that is shorter has a digest of what there is.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// It cannot be read, or is no regular file; EAGAIN: it has changed meanwhile; EFBIG: it has no size, and more than 64 MiB.
     fn digest(&self, path: &[u8], begin: u64, end: Option<u64>) -> Result<Digest, Errno>;
 }
 
@@ -34,7 +36,7 @@ pub struct SystemContents;
 impl Contents for SystemContents {
     fn size(&self, path: &[u8]) -> Result<Option<u64>, Errno> {
         match opened(path) {
-            Ok(file) => size_of(&file).map(Some),
+            Ok(file) => state_of(&file).map(|state| Some(state.size)),
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(errno),
         }
@@ -42,22 +44,42 @@ impl Contents for SystemContents {
 
     fn digest(&self, path: &[u8], begin: u64, end: Option<u64>) -> Result<Digest, Errno> {
         let file = opened(path)?;
-        let (mut at, mut buffer) = (begin, vec![0; BUFFER_BYTES]);
-        let mut hasher = blake3::Hasher::new();
-        loop {
-            let left = end.map_or(u64::MAX, |end| end.saturating_sub(at));
-            let wanted = usize::try_from(left).unwrap_or(usize::MAX).min(BUFFER_BYTES);
-            match file.read_at(&mut buffer[..wanted], at) {
-                Ok(0) => return Ok(*hasher.finalize().as_bytes()),
-                Ok(count) => {
-                    hasher.update(&buffer[..count]);
-                    at += count as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(Errno(error.raw_os_error().unwrap_or(Errno::IO.0))),
-            }
+        let before = state_of(&file)?;
+        let most = if before.size > 0 { before.size } else { UNSIZED_BYTES_MAX };
+        // It may grow as fast as it is read.
+        let (digest, at) = digest_of(&file, begin, end.unwrap_or(u64::MAX).min(most.saturating_add(1)))?;
+        match before.size {
+            0 if at > most => Err(Errno(rustix::io::Errno::FBIG.raw_os_error())),
+            0 => Ok(digest),
+            _ if state_of(&file)? == before => Ok(digest),
+            _ => Err(Errno(rustix::io::Errno::AGAIN.raw_os_error())),
         }
     }
+}
+
+/// The digest of a part, and where it ends.
+fn digest_of(file: &std::fs::File, begin: u64, end: u64) -> Result<(Digest, u64), Errno> {
+    let (mut at, mut buffer, mut hasher) = (begin, vec![0; BUFFER_BYTES], blake3::Hasher::new());
+    loop {
+        let wanted = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX).min(BUFFER_BYTES);
+        match file.read_at(&mut buffer[..wanted], at) {
+            Ok(0) => return Ok((*hasher.finalize().as_bytes(), at)),
+            Ok(count) => {
+                hasher.update(&buffer[..count]);
+                at += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Errno(error.raw_os_error().unwrap_or(Errno::IO.0))),
+        }
+    }
+}
+
+/// What changes when a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    size: u64,
+    modified: (i64, u64),
+    changed: (i64, u64),
 }
 
 /// Does not wait for the other end of a pipe.
@@ -67,10 +89,14 @@ fn opened(path: &[u8]) -> Result<std::fs::File, Errno> {
     opened.map(std::fs::File::from).map_err(|errno| Errno(errno.raw_os_error()))
 }
 
-fn size_of(file: &std::fs::File) -> Result<u64, Errno> {
+fn state_of(file: &std::fs::File) -> Result<State, Errno> {
     let found = rustix::fs::fstat(file).map_err(|errno| Errno(errno.raw_os_error()))?;
     match FileType::from_raw_mode(found.st_mode) {
-        FileType::RegularFile => Ok(u64::try_from(found.st_size).unwrap_or(0)),
+        FileType::RegularFile => Ok(State {
+            size: u64::try_from(found.st_size).unwrap_or(0),
+            modified: (found.st_mtime, found.st_mtime_nsec),
+            changed: (found.st_ctime, found.st_ctime_nsec),
+        }),
         FileType::Directory => Err(Errno(rustix::io::Errno::ISDIR.raw_os_error())),
         _ => Err(Errno(rustix::io::Errno::INVAL.raw_os_error())),
     }
@@ -105,5 +131,33 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, &pipe[..], FileType::Fifo, Mode::from_raw_mode(0o600), 0)
             .unwrap();
         assert_eq!(SystemContents.size(&pipe), Err(Errno(rustix::io::Errno::INVAL.raw_os_error())));
+        assert_eq!(
+            SystemContents.digest(&pipe, 0, None),
+            Err(Errno(rustix::io::Errno::INVAL.raw_os_error()))
+        );
+        assert_eq!(SystemContents.digest(b"/dev/zero", 0, None).map_err(|errno| errno.0), Err(22));
+    }
+
+    /// A thread writes while it is read.
+    #[test]
+    fn files_that_change_have_no_digest() {
+        let scratch = atta_testkit::scratch::Scratch::new("contents").unwrap();
+        let path = scratch.join("file");
+        std::fs::write(&path, vec![1; 32 << 20]).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let found = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    file.write_all_at(b"x", 5).unwrap();
+                }
+            });
+            // Times have the steps of the kernel's clock.
+            let digest = || SystemContents.digest(path.as_os_str().as_encoded_bytes(), 0, None);
+            let changed = (0..1000).any(|_| digest() == Err(Errno(rustix::io::Errno::AGAIN.raw_os_error())));
+            is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+            changed
+        });
+        assert!(found, "nothing was noticed");
     }
 }

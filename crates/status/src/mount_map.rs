@@ -29,7 +29,7 @@ impl MountMap {
     /// Builds the map. All ranks call this.
     ///
     /// # Errors
-    /// The ranks cannot communicate.
+    /// The ranks cannot communicate, or do not take the same steps.
     pub fn build<C: Collective>(
         status: &Status<'_>,
         collective: &mut C,
@@ -40,12 +40,18 @@ impl MountMap {
         let named: Vec<_> = points.keys().map(|point| status.named(point)).collect();
         let keys: Vec<_> = named.iter().map(|named| named.as_ref().map(|(uri, _)| uri.hash())).collect();
         let looks = named.into_iter().map(|named| Look::of(named, rank)).collect();
+        let count = points.len();
         let merge = |all: &mut Vec<Look>, more: Vec<Look>| {
+            // Ranks with other points have no map.
+            all.truncate(more.len());
             all.iter_mut().zip(more).for_each(|(all, more)| all.merge(more, status.wanted()));
         };
         let conclude =
             |looks: Vec<Look>| looks.into_iter().map(|look| Verdict::of(look, ranks)).collect::<Vec<_>>();
         let verdicts = concluded(collective, looks, merge, conclude)?;
+        if verdicts.len() != count {
+            return Err(StatusError::Protocol);
+        }
         let mut map = BTreeMap::new();
         for ((point, key), verdict) in points.into_keys().zip(keys).zip(verdicts) {
             let mut found = Distribution::new(verdict, (key, rank), &status.options, ranks);

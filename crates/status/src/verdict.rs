@@ -37,7 +37,13 @@ pub struct Group {
     pub is_certain: bool,
 }
 
-record!(Group { key, size, members, is_certain });
+record!(Group { key, size, members, is_certain } if is_valid);
+
+impl Group {
+    fn is_valid(&self) -> bool {
+        !self.members.is_empty() && self.members.len() <= u64::from(self.size)
+    }
+}
 
 /// What all ranks learn of a look.
 #[derive(Clone, Debug, PartialEq, Eq)]

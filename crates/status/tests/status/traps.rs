@@ -50,6 +50,19 @@ fn unknown_names_do_not_join_different_ones() {
     assert_eq!(answers(&found), [No, Yes, No, No]);
 }
 
+// A name that each host has for itself, or for a tunnel, is no server that hosts share. Nor is one of which each host knows an address of another
+// family.
+#[test]
+fn names_do_not_join_addresses_by_themselves() {
+    for (even, odd) in [
+        ("nfs4 data:/e rw,addr=127.0.0.1", "nfs4 data:/e rw,addr=127.0.0.1"),
+        ("nfs4 nas:/e rw,addr=fe80::1", "nfs4 nas:/e rw,addr=fe80::1"),
+        ("nfs4 nas:/e rw,addr=10.0.0.5", "nfs4 nas:/e rw,addr=fd00::9"),
+    ] {
+        assert_eq!(two(even, odd).0[3], Unknown, "{even}, {odd}");
+    }
+}
+
 // Defect 3: ranks died where a name and an address of one server were found. Only two names were compared, and only IPv4.
 #[test]
 fn aliases_of_all_ranks_are_joined() {
@@ -65,10 +78,9 @@ fn aliases_of_all_ranks_are_joined() {
     assert_eq!((apart.groups().low, apart.groups().high, apart.is_unique()), (1, 2, Unknown));
     // A mount elsewhere on one rank shows it.
     let joined = found(16, |rank| match rank {
-        11 => Knows::on(rank).table(&[
-            "0:40 / /m rw - nfs4 10.0.0.5:/e rw",
-            "0:41 / /n rw - nfs4 srv:/other rw,addr=10.0.0.5",
-        ]),
+        11 => Knows::on(rank)
+            .address("srv", &["10.0.0.5", "fd00::5"])
+            .table(&["0:40 / /m rw - nfs4 10.0.0.5:/e rw", "0:41 / /n rw - nfs4 srv:/other rw"]),
         rank => table(rank),
     });
     assert_eq!(answers(&joined), [No, No, Yes, Yes]);
