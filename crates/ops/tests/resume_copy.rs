@@ -162,6 +162,7 @@ impl Job<'_> {
         let mut log = log.into_inner().unwrap();
         log.write(&key, name, &journal);
         if !outcome.stopped {
+            self.logs.push((name, log.bytes));
             return Some(outcome);
         }
         if self.logs.is_empty() && self.existing == Existing::Replace {
@@ -245,6 +246,7 @@ fn tree() -> (Scratch, PathBuf) {
         std::fs::hard_link(flat.join("f0000001"), directory.join("again")).unwrap();
         std::fs::hard_link(directory.join("file"), tree.join(format!("link-{number}"))).unwrap();
     }
+    std::fs::hard_link(flat.join("f0000002"), scratch.join("outside")).unwrap();
     trees::chain(&tree.join("chain"), 60, b"level").unwrap();
     // Files that are copied in chunks.
     for number in 0..3_u64 {
@@ -315,7 +317,7 @@ fn play(test: &str, seeds: impl IntoIterator<Item = u64>, removes: bool) -> Play
     for seed in seeds {
         let mut job = job(seed, "target");
         let outcome = (0..5).find_map(|run| job.run(run == 4)).unwrap();
-        let what = format!("seed {seed}, {} runs before", job.logs.len());
+        let what = format!("seed {seed}, {} runs", job.logs.len());
         let signature =
             |outcome: &Outcome| outcome.signature.as_ref().map(|found| found.digest().to_string());
         assert_same_by_rsync(&what, &source, &job.target);
@@ -323,14 +325,20 @@ fn play(test: &str, seeds: impl IntoIterator<Item = u64>, removes: bool) -> Play
             assert_eq!(outcome.totals, plain.totals, "{what}");
             assert_eq!(signature(&outcome), signature(&plain), "{what}");
         }
+        let entries = job.earlier_entries;
+        // It was killed before it could say that it is complete.
+        let again = job.run(true).unwrap();
+        assert_same_by_rsync(&what, &source, &job.target);
+        assert_eq!(signature(&again), signature(&outcome), "{what}, again");
+        assert_eq!(again.totals, outcome.totals, "{what}, again");
         for number in 0..3 {
             let read = |tree: &Path| std::fs::read(tree.join(format!("large-{number}"))).unwrap();
             assert!(read(&source) == read(&job.target), "{what}: large-{number}");
         }
         assert_eq!(left_in(&job.target), Vec::<PathBuf>::new(), "{what}");
         std::fs::remove_dir_all(&job.target).unwrap();
-        played.runs += job.logs.len();
-        played.kept += job.earlier_entries;
+        played.runs += job.logs.len() - 2;
+        played.kept += entries;
         played.voids += job.voids;
     }
     played

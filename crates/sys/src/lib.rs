@@ -21,7 +21,7 @@ mod retry;
 mod stat;
 
 pub use at::NameAt;
-pub use listing::{any_name, has_name, kind_of, names_of, other_spelling};
+pub use listing::{any_name, each_name, has_name, kind_of, names_of, other_spelling};
 pub use open::{
     link_of, open_directory_at, open_directory_path, open_name_at, open_path_at, read_link_at, real_path,
 };

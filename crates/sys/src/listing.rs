@@ -19,6 +19,24 @@ pub fn names_of(directory: impl AsFd, most: usize) -> Result<Vec<CString>, Errno
         .collect()
 }
 
+/// Calls `each` with each name in an open directory, as the kernel returns them.
+///
+/// # Errors
+/// The directory cannot be read, or `each` fails; then it reads no further.
+pub fn each_name(
+    directory: impl AsFd,
+    mut each: impl FnMut(&CStr) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    for entry in retry(|| rustix::fs::Dir::read_from(&directory))? {
+        let entry = entry.map_err(errno)?;
+        let name = entry.file_name();
+        if name != c"." && name != c".." {
+            each(name)?;
+        }
+    }
+    Ok(())
+}
+
 /// Whether a directory has a name for which that holds. It reads no further then.
 pub fn any_name(directory: impl AsFd, mut holds: impl FnMut(&CStr) -> bool) -> Result<bool, Errno> {
     for entry in retry(|| rustix::fs::Dir::read_from(&directory))? {

@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, FlockOperation};
 use crate::copy::commit::batch::Ready;
 use crate::copy::handler::CopyOperation;
 use crate::copy::links::Deferred;
-use crate::copy::links::forget::forget_links;
+use crate::copy::links::forget::{count_elsewhere, forget_links};
 use crate::copy::options::{Existing, Fsync, Leftovers, Outcome};
 use crate::copy::plan::beside::left_by;
 use crate::copy::results::Results;
@@ -272,24 +272,13 @@ impl<'a> Ending<'a> {
     /// Removes the job's own files before their directory gets its times. `left`: how many entries have to stay, on all ranks.
     fn clean(&mut self, left: u64) {
         let is_tried_again = self.operation.target.options.tries_again() && left > 0;
+        let forgotten = if is_tried_again { Ok(()) } else { self.forget_links() };
         let Self { operation, walked, worker, .. } = self;
-        let forgotten = match is_tried_again {
-            true => Ok(0),
-            false => forget_links(&operation.target.private, walked.workers.len()),
-        };
-        match forgotten {
-            // Otherwise some names were not visited, or existed already.
-            Ok(elsewhere) if !walked.stopped && operation.target.options.existing != Existing::Ignore => {
-                worker.results.totals.elsewhere += elsewhere;
-            }
-            Ok(_) => {}
-            Err(errno) => {
-                operation.commit.leave();
-                operation.maker(worker).fail(
-                    &Location::Root(operation.target.top.path.clone()),
-                    FileError::new(Step::Clean, errno),
-                );
-            }
+        if let Err(errno) = forgotten {
+            operation.commit.leave();
+            operation
+                .maker(worker)
+                .fail(&Location::Root(operation.target.top.path.clone()), FileError::new(Step::Clean, errno));
         }
         if operation.is_repair {
             operation.repairer(worker).expect_roots();
@@ -324,6 +313,25 @@ impl<'a> Ending<'a> {
             }
         }
         self.clock.end(Phase::Directories);
+    }
+
+    /// Removes the links' directory. The log has the number of names outside of the copy first: after that, nothing is left to count them by.
+    fn forget_links(&mut self) -> Result<(), Errno> {
+        let Self { operation, walked, worker, earlier, .. } = self;
+        let (private, threads) = (&operation.target.private, walked.workers.len());
+        // Otherwise some names were not visited, or existed already; or a run that ended here has counted them.
+        let counts = !walked.stopped && operation.target.options.existing != Existing::Ignore;
+        if counts && earlier.as_ref().is_none_or(|earlier| earlier.totals.elsewhere == 0) {
+            let mut counted = Results::default();
+            counted.totals.elsewhere = count_elsewhere(private, threads)?;
+            if counted.totals.elsewhere > 0
+                && let Some(noting) = &operation.commit.noting
+            {
+                noting.note_results(&counted);
+            }
+            worker.results.add(&counted);
+        }
+        forget_links(private, threads)
     }
 
     /// Depth of the deepest directory that waits for its attributes.

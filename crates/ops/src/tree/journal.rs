@@ -330,6 +330,11 @@ impl<R: SliceResults> Journal<R> {
         lock(&self.shared).now.records.add_fact(at, &Fact::Planned { name, plan });
     }
 
+    /// Notes results that belong to no slice.
+    pub(crate) fn note_results(&self, results: &R) {
+        lock(&self.shared).now.results.add(results);
+    }
+
     /// Notes names that leave for another rank, as a slice of their own. Returns its number.
     pub(crate) fn note_leaving<'n>(&self, at: At<'_>, names: impl Iterator<Item = &'n [u8]>) -> SliceNumber {
         let slice = self.number();

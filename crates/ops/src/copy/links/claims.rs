@@ -187,34 +187,27 @@ pub(crate) fn claim(known: &OwnedFd, metadata: &Metadata, rank: u32) -> Result<O
     }
 }
 
-/// Result of removing a part of the links' directory.
-#[derive(Default)]
-pub(crate) struct Removed {
-    /// How many names were removed.
-    pub(crate) removed: u64,
-    /// How many names the sources have that their copies lack.
-    pub(crate) elsewhere: u64,
-}
-
-/// Removes a copy and its claim from the links' directory.
-pub(crate) fn forget_link(known: &OwnedFd, key: &CStr) -> Result<Removed, Errno> {
-    let claimed = match read_claim(known, key) {
-        Ok(Claim::Complete(known)) => Some(known),
-        _ => None,
-    };
-    let copy = sys::stat_at(known, key, false).ok();
-    let mut result = Removed::default();
+/// Removes a copy and its claim from the links' directory. Returns how many names were removed.
+pub(crate) fn forget_link(known: &OwnedFd, key: &CStr) -> Result<u64, Errno> {
+    let mut removed = 0;
     for name in [key, &claim_of(key)] {
         match retry(|| rustix::fs::unlinkat(known, name, AtFlags::empty())) {
-            Ok(()) => result.removed += 1,
+            Ok(()) => removed += 1,
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno),
         }
     }
-    // One of the copy's links was the one in the links' directory.
-    let missing = |(claimed, copy): (Known, Metadata)| (claimed.names + 1).saturating_sub(copy.nlink.into());
-    result.elsewhere = claimed.zip(copy).map_or(0, missing);
-    Ok(result)
+    Ok(removed)
+}
+
+/// How many names a source has that its copy lacks.
+pub(crate) fn names_elsewhere(known: &OwnedFd, key: &CStr) -> u64 {
+    let (Ok(Claim::Complete(claimed)), Ok(copy)) = (read_claim(known, key), sys::stat_at(known, key, false))
+    else {
+        return 0;
+    };
+    // One of the copy's links is the one in the links' directory.
+    (claimed.names + 1).saturating_sub(copy.nlink.into())
 }
 
 /// Links an open file into the links' directory under its key. An existing link under that key is accepted only if it is this file: then

@@ -10,7 +10,7 @@ use atta_entry::Errno;
 use rustix::fd::OwnedFd;
 use rustix::fs::AtFlags;
 
-use crate::copy::links::claims::{Claim, Removed, forget_link, key_of, read_claim};
+use crate::copy::links::claims::{Claim, forget_link, key_of, names_elsewhere, read_claim};
 use crate::copy::links::private::PrivateDirectory;
 use crate::copy::links::synced::{SYNCED, last_synced};
 use atta_sys::{self as sys, retry};
@@ -18,26 +18,43 @@ use atta_sys::{self as sys, retry};
 /// Names read at once while the links' directory is removed.
 const NAMES_AT_ONCE: usize = 4096;
 
-/// Removes the links' directory, whichever rank made it, on this many threads. Returns how many names of copied files were outside
-/// the copy.
-pub(crate) fn forget_links(private: &PrivateDirectory, threads: usize) -> Result<u64, Errno> {
+/// Counts the names of copied files that are outside of the copy, on this many threads, whichever rank made the links' directory. It does not
+/// change it.
+pub(crate) fn count_elsewhere(private: &PrivateDirectory, threads: usize) -> Result<u64, Errno> {
     let found = private.links_of_another();
     let Some(known) = private.opened_links().or(found.as_ref()) else { return Ok(0) };
-    let mut elsewhere = 0;
+    let count = |keys: &[CString]| sum_of(keys, threads, |key| Ok(names_elsewhere(known, key)));
+    let (mut keys, mut elsewhere) = (Vec::new(), 0);
+    sys::each_name(known, |name| {
+        if key_of(name).as_c_str() == name {
+            keys.push(name.to_owned());
+        }
+        if keys.len() == NAMES_AT_ONCE {
+            elsewhere += count(&keys)?;
+            keys.clear();
+        }
+        Ok(())
+    })?;
+    Ok(elsewhere + count(&keys)?)
+}
+
+/// Removes the links' directory, whichever rank made it, on this many threads.
+pub(crate) fn forget_links(private: &PrivateDirectory, threads: usize) -> Result<(), Errno> {
+    let found = private.links_of_another();
+    let Some(known) = private.opened_links().or(found.as_ref()) else { return Ok(()) };
     loop {
         let names = sys::names_of(known, NAMES_AT_ONCE)?;
         if names.is_empty() {
             break;
         }
         let keys: BTreeSet<_> = names.iter().map(|name| key_of(name)).collect();
-        let result = forget_all(known, &keys.into_iter().collect::<Vec<_>>(), threads)?;
-        elsewhere += result.elsewhere;
-        if result.removed == 0 {
+        let keys: Vec<_> = keys.into_iter().collect();
+        if sum_of(&keys, threads, |key| forget_link(known, key))? == 0 {
             // Names are listed but do not exist: removing the directory reports the error.
             break;
         }
     }
-    private.remove_links().map(|()| elsewhere)
+    private.remove_links()
 }
 
 /// Removes what an earlier run of the job has not completed: claims whose copies nobody makes, and copies that may be incomplete after a power cut.
@@ -68,28 +85,24 @@ pub(crate) fn forget_incomplete(private: &PrivateDirectory) -> Result<Option<Own
     Ok(has_unsynced.then_some(known))
 }
 
-/// Removes the copies with these keys, and their claims, from the links' directory.
-fn forget_all(known: &OwnedFd, keys: &[CString], threads: usize) -> Result<Removed, Errno> {
-    let (removed, elsewhere, failed) = (AtomicU64::new(0), AtomicU64::new(0), OnceLock::new());
-    let forget = |key: &CString| -> Result<(), Errno> {
-        let result = forget_link(known, key)?;
-        removed.fetch_add(result.removed, Ordering::Relaxed);
-        elsewhere.fetch_add(result.elsewhere, Ordering::Relaxed);
-        Ok(())
-    };
+/// Does something for each of these keys of the links' directory, and adds up the results.
+fn sum_of(
+    keys: &[CString],
+    threads: usize,
+    each: impl Fn(&CString) -> Result<u64, Errno> + Sync,
+) -> Result<u64, Errno> {
+    let (sum, failed) = (AtomicU64::new(0), OnceLock::new());
+    let add = |key| each(key).map(|more| sum.fetch_add(more, Ordering::Relaxed)).map(|_| ());
     std::thread::scope(|scope| {
         for part in keys.chunks(keys.len().div_ceil(threads.max(1)).max(1)) {
             scope.spawn(|| {
-                if let Err(errno) = part.iter().try_for_each(&forget) {
+                if let Err(errno) = part.iter().try_for_each(add) {
                     let _ = failed.set(errno);
                 }
             });
         }
     });
-    match failed.into_inner() {
-        Some(errno) => Err(errno),
-        None => Ok(Removed { removed: removed.into_inner(), elsewhere: elsewhere.into_inner() }),
-    }
+    failed.into_inner().map_or_else(|| Ok(sum.into_inner()), Err)
 }
 
 #[cfg(test)]

@@ -64,9 +64,9 @@ impl Linker<'_> {
         let is_claimed = matches!(claimed, Ok(Some(_)));
         let made = claimed.and_then(|claim| match claim {
             // Other names must not wait for a copy that nobody makes.
-            Some(claim) => {
-                self.copy_claimed(item, (known, &key), claim).inspect_err(|_| drop(forget_link(known, &key)))
-            }
+            Some(claim) => self.copy_claimed(item, (known, &key), claim).inspect_err(|_| {
+                let _ = forget_link(known, &key);
+            }),
             None => Ok(None),
         });
         // In this order: a name that is deferred meanwhile finds the copy when it is tried.

@@ -135,6 +135,12 @@ impl Noting<'_> {
     pub(crate) fn sync_log(&self) {
         self.log.sync();
     }
+
+    /// Puts on storage what belongs to no directory.
+    pub(crate) fn note_results(&self, results: &Results) {
+        self.journal.note_results(results);
+        self.log.sync();
+    }
 }
 
 impl CopyOperation<'_> {
