@@ -8,6 +8,8 @@ use atta_testkit::fuzz_code;
 
 use crate::class::{Class, Run, Wanted};
 use crate::consistency::{Digests, Failed, Sizes};
+use crate::evidence::{Detail, Evidence, Sighting, Space};
+use crate::inspection::{Finding, Findings};
 use crate::known::Known;
 use crate::look::{Look, Reaches, named};
 use crate::verdict::{Group, Groups, Verdict};
@@ -43,14 +45,33 @@ fn targets() -> Vec<Target> {
     let digests = Digests { shares: [(1, [7; 32])].into(), differ: false, failed: Failed(None) };
     let groups = Groups { low: 1, high: 300, is_estimate: true };
     let reaches = Reaches { local: 1, remote: 300, unknown: 0 };
+    let space = Space { total: 300, available: 200, is_read_only: true };
+    let sighting = Sighting { evidence: Evidence::NoAnswer, space: Some(space) };
+    let finding = Finding { evidence: Evidence::Absent, ranks: ranks.clone() };
+    let findings = Findings {
+        by_evidence: [(Evidence::Directory(None), ranks.clone()), (Evidence::NotMounted, ranks.clone())]
+            .into(),
+        others: 300,
+        space: Some(space),
+    };
     vec![
         fuzz_code!("class.rs: Class", Class, [class]).holding(100),
         fuzz_code!("class.rs: Run", Run, [look.run]).holding(200),
         fuzz_code!("consistency.rs: Failed", Failed, [failed]),
         fuzz_code!("consistency.rs: Sizes", Sizes, [sizes]),
         fuzz_code!("consistency.rs: Digests", Digests, [digests]).holding(64),
+        fuzz_code!(
+            "evidence.rs: Evidence",
+            Evidence,
+            [Evidence::File(300, Some([7; 32])), Evidence::Other(0o120_000), Evidence::Failed(Errno::NOENT)]
+        ),
+        fuzz_code!("evidence.rs: Detail", Detail, [Detail::Kind, Detail::Names, Detail::Contents]),
+        fuzz_code!("evidence.rs: Space", Space, [space]),
+        fuzz_code!("evidence.rs: Sighting", Sighting, [sighting]),
         fuzz_code!("filter.rs: Estimate", Estimate, [Estimate { number: 300, is_full: true }]),
         fuzz_code!("filter.rs: Filter", Filter, [filter(3, 400), filter(200, 40)]),
+        fuzz_code!("inspection.rs: Finding", Finding, [finding]),
+        fuzz_code!("inspection.rs: Findings", Findings, [findings]).holding(64),
         fuzz_code!("known.rs: Known", Known, [Known::of(&table)]).holding(100),
         fuzz_code!("look.rs: Look", Look, [look]).holding(200),
         fuzz_code!("look.rs: Reaches", Reaches, [reaches]),

@@ -15,6 +15,7 @@
 //!   distribution.rs  answers and the descriptor of a rank         filter.rs      Bloom filter that estimates a number
 //!   status.rs        synchronous queries                          consistency.rs digests, where names do not decide
 //!   mount_map.rs     queries without a message                    contents.rs    sizes and digests of files
+//!   inspection.rs    what ranks find under a path, compared       evidence.rs    what one rank finds
 //! ```
 //!
 //! ```
@@ -37,7 +38,9 @@ mod consistency;
 mod contents;
 mod distribution;
 mod error;
+mod evidence;
 mod filter;
+mod inspection;
 mod known;
 mod look;
 mod mount_map;
@@ -53,7 +56,9 @@ pub use collective::{Alone, Collective};
 pub use contents::{Contents, Digest, SystemContents};
 pub use distribution::{Answer, Descriptor, Distribution};
 pub use error::StatusError;
+pub use evidence::{Detail, Evidence, Looks, Sighting, Space, SystemLooks};
 pub use filter::{Estimate, Filter};
+pub use inspection::{Finding, Inspection, inspect};
 pub use mount_map::MountMap;
 pub use options::Options;
 pub use ranks::Ranks;

@@ -4,6 +4,7 @@
 
 mod consistency;
 mod counts;
+mod inspection;
 mod map;
 mod oracle;
 mod queries;
