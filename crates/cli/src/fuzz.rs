@@ -15,6 +15,7 @@ use crate::copy::part::Part;
 use crate::copy::setting::Begun;
 use crate::launch::host_file::HostFile;
 use crate::launch::host_list::HostList;
+use crate::location::Question;
 use crate::run::earlier::Earlier;
 use crate::run::going::Going;
 use crate::run::inject;
@@ -104,6 +105,17 @@ fn host_file(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(file.keeping(|_| true))
 }
 
+fn questions() -> Vec<Question> {
+    let path = b"/a/b".to_vec();
+    vec![
+        Question::Look(path.clone(), atta_status::Detail::Names),
+        Question::Resolve(path.clone()),
+        Question::File(path.clone()),
+        Question::Attribute(path, b"user.fqrn".to_vec()),
+        Question::Addresses(b"server".to_vec()),
+    ]
+}
+
 fn targets() -> Vec<Target> {
     let failures = [("a line\n".to_owned(), b"{}\n".to_vec()), (String::new(), Vec::new())];
     let records = [(b"a key".to_vec(), b"a value".to_vec())];
@@ -128,6 +140,7 @@ fn targets() -> Vec<Target> {
         of::<Compared>("verify/totals.rs: Compared", compared()),
         of::<Part>("copy/part.rs: Part", copied()),
         of::<Begun>("copy/setting.rs: Begun", begun()),
+        rows::<Question>("location/answer.rs: Question", &questions()),
         of::<Begins>("copy/logged.rs: Begins", Begins::Unlogged.encoded()),
         Target::new("run/inject.rs: from_text", vec![b"1 consumption 20".to_vec()], injected)
             .of_several_encodings(),

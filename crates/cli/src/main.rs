@@ -11,6 +11,7 @@ mod generate;
 mod input;
 mod jobs;
 mod launch;
+mod location;
 mod output;
 mod resume;
 mod run;
@@ -67,6 +68,8 @@ enum Command {
     Sum(Box<sum::SumArguments>),
     /// Compare two file trees
     Verify(Box<verify::VerifyArguments>),
+    /// Show which file system a path is on, and which ranks see the same
+    Where(location::WhereArguments),
     /// Create a reproducible random file tree
     Generate(generate::GenerateArgs),
     /// Simulate how MPI ranks share a walk
@@ -74,6 +77,9 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = location::answer(run::line::words()) {
+        return ExitCode::from(code);
+    }
     let launcher = atta_mpi_loader::launcher();
     let (arguments, matches) = match parse(run::line::words().iter().cloned()) {
         Ok(parsed) => parsed,
@@ -150,6 +156,7 @@ fn main() -> ExitCode {
             }
             verify::run(&verify, &signals, launcher.as_ref())
         }
+        Command::Where(locate) => location::run(&locate, &signals, launcher.as_ref()),
         Command::Generate(_) if has_ranks(launcher.as_ref()) => {
             let hint = "run it without mpirun or srun; it takes all cores of one host";
             once(launcher.as_ref(), || complain("atta generate runs on one rank", Some(hint)));
@@ -225,6 +232,7 @@ fn needs(command: &Command) -> Option<descriptors::Wanted<'_>> {
         | Command::Launch(_)
         | Command::Jobs(_)
         | Command::Clean(_)
+        | Command::Where(_)
         | Command::Generate(_)
         | Command::Simulate(_) => None,
     }

@@ -40,6 +40,22 @@ pub(crate) struct RankArguments {
     pub(crate) inject: Option<std::path::PathBuf>,
 }
 
+impl Default for RankArguments {
+    fn default() -> Self {
+        let Config { schedule, split, termination, tree_width, .. } = Config::default();
+        Self {
+            schedule,
+            split,
+            termination,
+            tree_width,
+            progress_interval: Duration::from_secs(1),
+            no_survive: false,
+            #[cfg(debug_assertions)]
+            inject: None,
+        }
+    }
+}
+
 impl RankArguments {
     /// The engine's configuration.
     pub(crate) fn config(&self) -> Config {

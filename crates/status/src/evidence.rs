@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
-use atta_code::{choice, record};
-use atta_entry::Errno;
-use atta_sys::{names_of, open_directory_path};
+use atta_code::{Code as _, choice, record};
+use atta_entry::{Errno, Kind, Metadata};
+use atta_sys::{names_of, open_directory_path, stat_path};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatVfsMountFlags};
 
 use crate::contents::{Contents, Digest, SystemContents};
@@ -50,6 +50,11 @@ impl Evidence {
     pub const fn is_known(&self) -> bool {
         !matches!(self, Self::NotMounted | Self::Failed(_) | Self::NoAnswer)
     }
+
+    /// Whether two that are equal mean equal contents, as far as was asked.
+    pub(crate) const fn is_whole(&self) -> bool {
+        matches!(self, Self::File(_, Some(_)) | Self::Directory(Some(_)) | Self::Absent)
+    }
 }
 
 /// Space of a file system, in bytes.
@@ -85,15 +90,17 @@ pub struct Sighting {
     pub evidence: Evidence,
     /// The space of its file system, or of that of the closest directory above. None: it cannot be asked.
     pub space: Option<Space>,
+    /// A hash of its kind, its inode, and when it was made or last changed: other files hardly have the same. None: it does not exist.
+    pub mark: Option<u64>,
 }
 
-record!(Sighting { evidence, space });
+record!(Sighting { evidence, space, mark });
 
 impl Sighting {
     /// A look that found out only this.
     #[must_use]
     pub const fn of(evidence: Evidence) -> Self {
-        Self { evidence, space: None }
+        Self { evidence, space: None, mark: None }
     }
 }
 
@@ -109,26 +116,37 @@ pub struct SystemLooks;
 
 impl Looks for SystemLooks {
     fn look(&self, path: &[u8], detail: Detail) -> Sighting {
-        let evidence = evidence(path, detail).unwrap_or_else(Evidence::Failed);
-        Sighting { evidence, space: space(path) }
+        let found = match stat_path(path, false) {
+            Ok(found) => found,
+            Err(Errno::NOENT | Errno::NOTDIR) => {
+                return Sighting { space: space(path), ..Sighting::of(Evidence::Absent) };
+            }
+            Err(errno) => return Sighting::of(Evidence::Failed(errno)),
+        };
+        let evidence = evidence(path, &found, detail).unwrap_or_else(Evidence::Failed);
+        Sighting { evidence, space: space(path), mark: Some(mark(&found)) }
     }
 }
 
-fn evidence(path: &[u8], detail: Detail) -> Result<Evidence, Errno> {
-    let found = match rustix::fs::lstat(path) {
-        Ok(found) => found,
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(Evidence::Absent),
-        Err(error) => return Err(errno(error)),
-    };
-    Ok(match FileType::from_raw_mode(found.st_mode) {
-        FileType::RegularFile => {
+fn evidence(path: &[u8], found: &Metadata, detail: Detail) -> Result<Evidence, Errno> {
+    Ok(match found.kind() {
+        Kind::File => {
             let digest = (detail == Detail::Contents).then(|| SystemContents.digest(path, 0, None));
-            Evidence::File(u64::try_from(found.st_size).unwrap_or(0), digest.transpose()?)
+            Evidence::File(found.size, digest.transpose()?)
         }
-        FileType::Directory if detail == Detail::Kind => Evidence::Directory(None),
-        FileType::Directory => Evidence::Directory(Some(listing(path, detail)?)),
-        kind => Evidence::Other(kind.as_raw_mode()),
+        Kind::Directory if detail == Detail::Kind => Evidence::Directory(None),
+        Kind::Directory => Evidence::Directory(Some(listing(path, detail)?)),
+        _ => Evidence::Other(found.mode & !0o7777),
     })
+}
+
+/// See [`Sighting::mark`].
+fn mark(found: &Metadata) -> u64 {
+    let time = found.btime.unwrap_or(found.ctime);
+    let text = (found.mode & !0o7777, found.inode, time.seconds, u64::from(time.nanoseconds)).encoded();
+    let mut mark = [0; 8];
+    mark.copy_from_slice(&blake3::hash(&text).as_bytes()[..8]);
+    u64::from_le_bytes(mark)
 }
 
 /// The digest of a directory's names and types, and of the contents of its files if these are read.

@@ -46,13 +46,15 @@ fn targets() -> Vec<Target> {
     let groups = Groups { low: 1, high: 300, is_estimate: true };
     let reaches = Reaches { local: 1, remote: 300, unknown: 0 };
     let space = Space { total: 300, available: 200, is_read_only: true };
-    let sighting = Sighting { evidence: Evidence::NoAnswer, space: Some(space) };
+    let sighting = Sighting { evidence: Evidence::NoAnswer, space: Some(space), mark: Some(300) };
     let finding = Finding { evidence: Evidence::Absent, ranks: ranks.clone() };
     let findings = Findings {
         by_evidence: [(Evidence::Directory(None), ranks.clone()), (Evidence::NotMounted, ranks.clone())]
             .into(),
         others: 300,
         space: Some(space),
+        mark: Some(300),
+        marks_differ: true,
     };
     vec![
         fuzz_code!("class.rs: Class", Class, [class]).holding(100),

@@ -38,20 +38,27 @@ pub(crate) struct Findings {
     pub(crate) others: u64,
     /// The least available space of all groups, in bytes, with the total of the same.
     pub(crate) space: Option<Space>,
+    /// The mark of some group.
+    pub(crate) mark: Option<u64>,
+    /// A group has another mark, or none.
+    pub(crate) marks_differ: bool,
 }
 
-record!(Findings { by_evidence, others, space });
+record!(Findings { by_evidence, others, space, mark, marks_differ });
 
 impl Findings {
     /// What one rank finds for its group.
     fn of(sighting: Sighting, group: Ranks) -> Self {
-        let Sighting { evidence, space } = sighting;
-        Self { by_evidence: [(evidence, group)].into(), others: 0, space }
+        let Sighting { evidence, space, mark } = sighting;
+        Self { by_evidence: [(evidence, group)].into(), others: 0, space, mark, marks_differ: mark.is_none() }
     }
 
     /// The lowest findings stay, in whichever order ranks are merged.
     fn merge(&mut self, more: Self) {
         self.others += more.others;
+        self.marks_differ |=
+            more.marks_differ || self.mark.zip(more.mark).is_some_and(|(one, two)| one != two);
+        self.mark = self.mark.or(more.mark);
         self.space = match (self.space, more.space) {
             (Some(one), Some(two)) => Some(lesser(one, two)),
             (one, two) => one.or(two),
@@ -87,22 +94,33 @@ pub struct Inspection {
     pub others: u64,
     /// The least space of all groups: on a local file system, that of the host with the least. None: it cannot be asked. Read-only where any is.
     pub space: Option<Space>,
+    /// All groups found the same inode, made or changed at the same time.
+    is_one_inode: bool,
 }
 
 impl Inspection {
-    /// Whether what ranks find is equal. A path that is absent on all ranks is. Unknown: some ranks cannot say what there is; or the path
-    /// is no file and no directory, of which nothing but the kind is compared.
+    /// Whether all ranks see one file. Where names do not decide, inodes and times do, if they are equal: clients that mount one volume by
+    /// different servers. Times and numbers that are not equal say nothing, since clients keep old ones.
+    #[must_use]
+    pub fn is_unique(&self) -> Answer {
+        match self.distribution.is_unique() {
+            Answer::Unknown if self.is_one_inode => Answer::Yes,
+            answer => answer,
+        }
+    }
+
+    /// Whether what ranks find is equal. A path that is absent on all ranks is. Unknown: some ranks cannot say what there is, or no more was
+    /// compared than kinds and sizes: of what is no file and no directory nothing else can be.
     #[must_use]
     pub fn is_consistent(&self) -> Answer {
-        let known = self.findings.iter().filter(|found| found.evidence.is_known()).count();
+        let count =
+            |is: fn(&Evidence) -> bool| self.findings.iter().filter(|found| is(&found.evidence)).count();
+        let known = count(Evidence::is_known);
         match () {
             () if known > 1 || self.others > 0 => Answer::No,
             () if known < self.findings.len() => Answer::Unknown,
-            () if self.distribution.is_unique() == Answer::Yes => Answer::Yes,
-            () if self.findings.iter().any(|found| matches!(found.evidence, Evidence::Other(_))) => {
-                Answer::Unknown
-            }
-            () => Answer::Yes,
+            () if self.is_unique() == Answer::Yes || count(Evidence::is_whole) == known => Answer::Yes,
+            () => Answer::Unknown,
         }
     }
 
@@ -114,8 +132,8 @@ impl Inspection {
 }
 
 /// Looks at a path on all ranks, which call this together, each with its own path. One rank of each group looks; of a unique path only one does, and
-/// no file is read. Otherwise directories are compared by the names in them, and by the contents of the files in them if `contents`
-/// says so; files by their sizes and contents.
+/// no file is read. `most`: how closely to compare others. Kind: kinds and sizes. Names: files by their contents, directories by the names in them.
+/// Contents: directories by the contents of the files in them, too.
 ///
 /// # Errors
 /// The ranks cannot communicate, or the path is below no mount on one of them.
@@ -123,7 +141,7 @@ pub fn inspect<C: Collective>(
     status: &Status<'_>,
     collective: &mut C,
     path: &[u8],
-    (looks, contents): (&dyn Looks, bool),
+    (looks, most): (&dyn Looks, Detail),
 ) -> Result<Inspection, StatusError<C::Error>> {
     let distribution = status.groups(collective, path)?;
     let rank = collective.rank();
@@ -134,10 +152,10 @@ pub fn inspect<C: Collective>(
         concluded(collective, own.unwrap_or_default(), Findings::merge, |all| all)
     };
     let is_unique = distribution.is_unique() == Answer::Yes;
-    let mut found = find(if is_unique { Detail::Kind } else { Detail::Names })?;
+    let mut found = find(if is_unique { Detail::Kind } else { most.min(Detail::Names) })?;
     let reads = match found.only() {
-        Some(Evidence::File(..)) => !is_unique,
-        Some(Evidence::Directory(_)) => !is_unique && contents,
+        Some(Evidence::File(..)) => !is_unique && most >= Detail::Names,
+        Some(Evidence::Directory(_)) => !is_unique && most == Detail::Contents,
         _ => false,
     };
     if reads {
@@ -146,5 +164,6 @@ pub fn inspect<C: Collective>(
     let findings = found.by_evidence.into_iter().map(|(evidence, ranks)| Finding { evidence, ranks });
     let mut findings: Vec<_> = findings.collect();
     findings.sort_by_key(|found| std::cmp::Reverse(found.ranks.len()));
-    Ok(Inspection { distribution, findings, others: found.others, space: found.space })
+    let is_one_inode = found.mark.is_some() && !found.marks_differ;
+    Ok(Inspection { distribution, findings, others: found.others, space: found.space, is_one_inode })
 }

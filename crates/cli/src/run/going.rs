@@ -28,6 +28,11 @@ pub(crate) trait Resumes: Clone {
     fn resume(&mut self, directory: PathBuf, deaths: Deaths);
 }
 
+/// A command without a job.
+impl Resumes for () {
+    fn resume(&mut self, _directory: PathBuf, _deaths: Deaths) {}
+}
+
 /// The job from which a command goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Going {

@@ -37,6 +37,11 @@ impl<'a> Printing<'a> {
         Self { to, has_rows, others, is_quiet, is_json, stall_limit }
     }
 
+    /// Of a command that prints one text on standard output.
+    pub(crate) fn of_text(is_json: bool) -> Self {
+        Self { to: None, has_rows: true, others: [None; 2], is_quiet: false, is_json, stall_limit: None }
+    }
+
     /// Whether hints and reports of long waits are suppressed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.is_quiet

@@ -41,3 +41,4 @@ mod terminal;
 mod tuning;
 mod unread;
 mod verify;
+mod where_is;

@@ -19,3 +19,4 @@ mod power_cut;
 mod signals;
 mod slow;
 mod two_clients;
+mod where_is;

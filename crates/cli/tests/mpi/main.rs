@@ -16,6 +16,7 @@ mod sum;
 #[path = "../support/mod.rs"]
 mod support;
 mod verify;
+mod where_is;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,0 +1,82 @@
+//! `atta where`: which file system each PATH is on, which ranks see the same, and how much space there is. It writes nothing.
+//!
+//! ```text
+//!   arguments.rs  what is asked                     apart.rs   questions in a process that can be left behind
+//!   gather.rs     all ranks: tables, looks          answer.rs  that process
+//!   row.rs        one PATH, as it is printed        text.rs, json.rs  for people, for programs
+//! ```
+
+mod answer;
+mod apart;
+mod arguments;
+mod gather;
+mod json;
+mod row;
+mod text;
+
+use std::time::Duration;
+
+use atta_mpi_loader::Launcher;
+use atta_runtime::{RankError, Session};
+
+#[cfg(test)]
+pub(crate) use answer::Question;
+pub(crate) use answer::answer;
+pub(crate) use arguments::WhereArguments;
+use gather::{Gathered, gather};
+use row::Row;
+
+use crate::run::file::print;
+use crate::run::messages::{complain, exit};
+use crate::run::printing::Printing;
+use crate::run::session;
+use crate::run::signals::Signals;
+use crate::schedule::RankArguments;
+
+/// Time to wait for other ranks after a signal.
+const GIVE_UP: Duration = Duration::from_secs(10);
+
+/// Runs the command; returns its exit code.
+pub(crate) fn run(arguments: &WhereArguments, signals: &Signals, launcher: Option<&Launcher>) -> u8 {
+    let given = session::Given {
+        launcher,
+        schedule: &RankArguments::default(),
+        signals,
+        give_up: GIVE_UP,
+        printing: Printing::of_text(arguments.json),
+        // A short question is asked again by whoever needs the answer.
+        reads_once: true,
+    };
+    session::run(&given, &(), |(), session| locate(arguments, signals, session))
+}
+
+/// One rank's part.
+fn locate(arguments: &WhereArguments, signals: &Signals, session: &mut Session<'_>) -> Result<u8, RankError> {
+    let gathered = match gather(arguments, signals, session)? {
+        Ok(gathered) => gathered,
+        Err(refused) if session.is_first() => return Ok(refused.report()),
+        Err(_) => return Ok(exit::DONE),
+    };
+    if !session.is_first() {
+        return Ok(exit::DONE);
+    }
+    Ok(report(arguments, signals, &gathered))
+}
+
+/// Prints what was found; returns the exit code.
+fn report(arguments: &WhereArguments, signals: &Signals, gathered: &Gathered) -> u8 {
+    let text = match arguments.json {
+        true => format!("{:#}\n", json::summary(gathered)),
+        false => text::table(gathered),
+    };
+    if let Err(fatal) = print(&text) {
+        return fatal.report();
+    }
+    if !arguments.json {
+        for row in &gathered.rows {
+            row.notes().iter().for_each(|note| complain(note, None));
+        }
+    }
+    let worst = gathered.rows.iter().map(Row::code).max().unwrap_or(exit::DONE);
+    signals.code().unwrap_or(worst)
+}

@@ -1,0 +1,146 @@
+//! Questions to file systems that may not answer: each is asked in a process of its own. If that makes no progress for as long as the deadline, it is
+//! killed and left behind: a call to a dead server can hold a process for ever, also against SIGKILL. It does not know what the answers mean.
+
+use std::net::IpAddr;
+use std::os::fd::AsFd as _;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use atta_entry::Code;
+use atta_mounts::{Host, Probes, SystemProbes};
+use atta_runtime::Stop;
+use atta_status::{Detail, Evidence, Looks, Sighting};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::answer::{Question, WORD};
+
+/// How often it is looked whether the process goes on, and whether this one is to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Of this program, whatever is at its path now.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// Asks in other processes.
+#[derive(Clone, Debug)]
+pub(super) struct Apart {
+    pub(super) deadline: Duration,
+    pub(super) stop: Stop,
+}
+
+impl Apart {
+    /// None: there was no answer in time, or the process could not be started or has failed.
+    pub(super) fn ask<T: Code>(&self, question: &Question) -> Option<T> {
+        let mut command = Command::new(OWN_PROGRAM);
+        command.arg(WORD).arg(hex::encoded(&question.encoded()));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().ok()?;
+        let output = child.stdout.take()?;
+        match self.read(&child, output) {
+            Some(bytes) => {
+                // It has closed its output, so it ends.
+                let ended = child.wait().ok()?;
+                ended.success().then(|| T::decode_all(&bytes)).flatten()
+            }
+            None => {
+                let _ = child.kill();
+                None
+            }
+        }
+    }
+
+    /// All that the process writes. None: it makes no progress.
+    fn read(&self, child: &Child, mut output: ChildStdout) -> Option<Vec<u8>> {
+        use std::io::Read as _;
+        let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
+        let (mut since, mut ran) = (Instant::now(), None);
+        while since.elapsed() < self.deadline && !self.stop.is_set() {
+            if !is_readable(&output) {
+                let now = time_run(child.id());
+                if now != ran {
+                    (since, ran) = (Instant::now(), now);
+                }
+                continue;
+            }
+            match output.read(&mut part) {
+                Ok(0) => return Some(bytes),
+                Ok(count) => bytes.extend_from_slice(&part[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+}
+
+fn is_readable(output: &ChildStdout) -> bool {
+    let wait = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
+    let mut polled = [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN)];
+    poll(&mut polled, Some(&wait)).is_ok_and(|count| count > 0)
+}
+
+/// For how long a process has run on a processor, in ns. One that waits for a server does not run. None: the kernel does not say.
+fn time_run(process: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?;
+    text.split(' ').next()?.parse().ok()
+}
+
+impl Looks for Apart {
+    fn look(&self, path: &[u8], detail: Detail) -> Sighting {
+        self.ask(&Question::Look(path.to_vec(), detail)).unwrap_or(Sighting::of(Evidence::NoAnswer))
+    }
+}
+
+/// What is asked of the system while a mount table is built, each question with a deadline.
+#[derive(Debug)]
+pub(super) struct ProbesApart {
+    pub(super) system: SystemProbes,
+    pub(super) apart: Apart,
+}
+
+impl Probes for ProbesApart {
+    fn host(&self) -> Host {
+        self.system.host()
+    }
+
+    fn file(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let is_of_kernel = [&b"/proc/"[..], b"/sys/"].iter().any(|top| path.starts_with(top));
+        match is_of_kernel {
+            true => self.system.file(path),
+            // A mount option names it: it may be anywhere.
+            false => self.apart.ask(&Question::File(path.to_vec()))?,
+        }
+    }
+
+    fn link(&self, path: &[u8]) -> Option<Vec<u8>> {
+        self.system.link(path)
+    }
+
+    fn names(&self, directory: &[u8]) -> Vec<Vec<u8>> {
+        self.system.names(directory)
+    }
+
+    fn attribute(&self, mount_point: &[u8], name: &str) -> Option<Vec<u8>> {
+        self.apart.ask(&Question::Attribute(mount_point.to_vec(), name.as_bytes().to_vec()))?
+    }
+
+    fn addresses(&self, server: &[u8]) -> Vec<IpAddr> {
+        let found: Option<Vec<String>> = self.apart.ask(&Question::Addresses(server.to_vec()));
+        found.unwrap_or_default().iter().filter_map(|address| address.parse().ok()).collect()
+    }
+}
+
+/// Bytes as a word of a command line, which has no zero bytes.
+pub(super) mod hex {
+    use std::fmt::Write as _;
+
+    pub(in crate::location) fn encoded(bytes: &[u8]) -> String {
+        bytes.iter().fold(String::new(), |mut out, byte| {
+            let _ = write!(out, "{byte:02x}");
+            out
+        })
+    }
+
+    pub(in crate::location) fn decoded(text: &[u8]) -> Option<Vec<u8>> {
+        let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        text.len().is_multiple_of(2).then(|| text.chunks(2).map(pair).collect())?
+    }
+}
