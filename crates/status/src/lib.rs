@@ -40,9 +40,14 @@ mod error;
 mod filter;
 mod known;
 mod look;
+mod measure;
 mod mount_map;
 mod options;
+mod places;
 mod ranks;
+mod saved_map;
+mod sealed;
+mod speeds;
 mod status;
 mod verdict;
 
@@ -54,8 +59,16 @@ pub use contents::{Contents, Digest, SystemContents};
 pub use distribution::{Answer, Descriptor, Distribution};
 pub use error::StatusError;
 pub use filter::{Estimate, Filter};
+pub use measure::{Speed, measure};
 pub use mount_map::MountMap;
 pub use options::Options;
+pub use places::{
+    DistributionRequirement, InvalidRequirement, NoRoom, Place, PlaceSpeed, Quota, Requirements, Room, Rooms,
+    ScalabilityRequirement, Search, SpeedRequirement, SystemRooms, Unmet, candidates, mount_name, places,
+};
 pub use ranks::Ranks;
+pub use saved_map::SavedMap;
+pub use sealed::SealedError;
+pub use speeds::{Measured, Speeds};
 pub use status::Status;
 pub use verdict::{Group, Groups};
