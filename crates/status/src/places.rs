@@ -19,7 +19,7 @@ mod room;
 mod search;
 
 pub use candidates::{candidates, mount_name};
-pub use place::{Place, PlaceSpeed, Unmet};
+pub use place::{Place, PlaceSpeed, Tightest, Unmet};
 pub use requirements::{
     DistributionRequirement, InvalidRequirement, Requirements, ScalabilityRequirement, SpeedRequirement,
 };

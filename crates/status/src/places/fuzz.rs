@@ -6,7 +6,7 @@ use atta_testkit::fuzz::Target;
 use atta_testkit::fuzz_code;
 
 use super::needs::{Look, Needs, Plan, Share};
-use super::room::{Looked, Tightest};
+use super::room::Looked;
 use super::*;
 
 const WANTED: Requirements = Requirements {
@@ -22,9 +22,10 @@ const WANTED: Requirements = Requirements {
 fn place() -> Place {
     Place {
         point: b"/m".to_vec(),
-        shown: (b"nfs".to_vec(), "nfs://h/e".to_owned()),
+        kind: b"nfs".to_vec(),
+        uri: "nfs://h/e".to_owned(),
         sources: 3,
-        tightest: Some((1, 300, 5)),
+        tightest: Some(Tightest { rank: 1, need: 300, available: 5 }),
         is_quota_read: false,
         speed: PlaceSpeed { measured: Some(300), rating: 2 },
         scalability: 6,
@@ -67,7 +68,7 @@ pub(crate) fn targets() -> Vec<Target> {
             [Plan { looks: vec![vec![look], vec![]], is_write_wanted: true }]
         )
         .holding(100),
-        fuzz_code!("places/room.rs: Tightest", Tightest, [Tightest { rank: 3, need: 300, available: 0 }]),
+        fuzz_code!("places/place.rs: Tightest", Tightest, [Tightest { rank: 3, need: 300, available: 0 }]),
         fuzz_code!("places/room.rs: Looked", Looked, [looked, Looked::default()]),
         fuzz_code!("places/place.rs: PlaceSpeed", PlaceSpeed, [PlaceSpeed { measured: None, rating: 1 }]),
         fuzz_code!("places/place.rs: Unmet", Unmet, [Unmet::Space, Unmet::NoAnswer { rank: 300 }]),

@@ -19,7 +19,7 @@ record!(PlaceSpeed { measured, rating });
 /// Why a mount point does not suit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmet {
-    /// The ranks of one source need more space than there is; which ones, [`Place::rank`] says.
+    /// The ranks of one source need more space than there is; which one, [`Place::tightest`] says.
     Space,
     /// It is slower than required.
     Speed,
@@ -83,18 +83,43 @@ impl fmt::Display for Unmet {
     }
 }
 
+/// The source with the least space beside its need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tightest {
+    /// The lowest rank that shares it.
+    pub rank: u32,
+    /// Bytes that the ranks that share it need. With sources that may be one: those of all of them.
+    pub need: u64,
+    /// Bytes that are available to this user.
+    pub available: u64,
+}
+
+record!(Tightest { rank, need, available });
+
+impl Tightest {
+    /// Available less needed bytes.
+    pub(crate) fn surplus(self) -> i128 {
+        i128::from(self.available) - i128::from(self.need)
+    }
+
+    pub(crate) fn fits(self) -> bool {
+        self.surplus() >= 0
+    }
+}
+
 /// A mount point that all ranks have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
     /// The mount point.
     pub point: Vec<u8>,
-    /// Type and URI, as the first rank has them.
-    pub shown: (Vec<u8>, String),
+    /// Type of the mount, as the first rank has it.
+    pub kind: Vec<u8>,
+    /// URI of the mount point for people, as the first rank has it.
+    pub uri: String,
     /// How many file systems the ranks see there. Those that may be one count as one.
     pub sources: u32,
-    /// The lowest rank of the source with the least space beside its need, with both in bytes: need, and space that is available to this user.
-    /// None: no rank could look.
-    pub tightest: Option<(u32, u64, u64)>,
+    /// The source with the least space beside its need. None: no rank could look.
+    pub tightest: Option<Tightest>,
     /// Whether the quota of the user was read on all sources, so that the space respects it.
     pub is_quota_read: bool,
     /// Speed of one process.
@@ -107,31 +132,13 @@ pub struct Place {
     pub unmet: Vec<Unmet>,
 }
 
-record!(Place { point, shown, sources, tightest, is_quota_read, speed, scalability, score, unmet });
+record!(Place { point, kind, uri, sources, tightest, is_quota_read, speed, scalability, score, unmet });
 
 impl Place {
     /// Whether it meets all requirements.
     #[must_use]
     pub const fn is_suitable(&self) -> bool {
         self.unmet.is_empty()
-    }
-
-    /// The lowest rank of the source with the least space beside its need.
-    #[must_use]
-    pub fn rank(&self) -> Option<u32> {
-        self.tightest.map(|(rank, ..)| rank)
-    }
-
-    /// Bytes that the ranks of that source need.
-    #[must_use]
-    pub fn need(&self) -> Option<u64> {
-        self.tightest.map(|(_, need, _)| need)
-    }
-
-    /// Bytes that are available to them.
-    #[must_use]
-    pub fn available(&self) -> Option<u64> {
-        self.tightest.map(|(.., available)| available)
     }
 
     /// How many processes share a source, on average.

@@ -3,7 +3,7 @@
 use super::needs::Needs;
 use super::place::{Place, PlaceSpeed, Unmet};
 use super::requirements::{DistributionRequirement, Requirements, ScalabilityRequirement, SpeedRequirement};
-use super::room::{Looked, Tightest};
+use super::room::Looked;
 use crate::distribution::{Answer, Distribution};
 
 /// From here on a speed is high: bytes a second, and in the table of types.
@@ -31,7 +31,7 @@ impl Found<'_> {
         unmet.extend(self.looked.silent.map(|rank| Unmet::NoAnswer { rank }));
         unmet.extend(self.looked.unreadable.map(|(rank, errno)| Unmet::Unreadable { rank, errno }));
         unmet.extend(self.looked.not_writable.map(|(rank, errno)| Unmet::NotWritable { rank, errno }));
-        let is_short = self.looked.tightest.is_some_and(|tightest: Tightest| !tightest.fits());
+        let is_short = self.looked.tightest.is_some_and(|tightest| !tightest.fits());
         unmet.extend(is_short.then_some(Unmet::Space));
         unmet.extend(self.unmet_speed(wanted).then_some(Unmet::Speed));
         unmet.extend(self.unmet_distribution(wanted));

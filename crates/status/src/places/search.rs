@@ -2,11 +2,11 @@
 //! `ranking.rs` does.
 
 use super::candidates::{candidate_at, mount_name};
-use super::needs::{Needs, Plan, Share};
+use super::needs::{Look, Needs, Plan, Share};
 use super::place::Place;
 use super::ranking::{Found, rank};
 use super::requirements::Requirements;
-use super::room::{Looked, Rooms};
+use super::room::{Looked, NoRoom, Rooms};
 use crate::collective::{Collective, concluded};
 use crate::distribution::Distribution;
 use crate::error::StatusError;
@@ -41,28 +41,30 @@ pub fn places<C: Collective>(
     let (own_rank, ranks) = (collective.rank(), collective.size());
     let own: Vec<_> = points.iter().map(|(point, _)| needs(status, search, point, own_rank)).collect();
     let mut all = Vec::new();
-    let plan = concluded(collective, own, merge_each(Needs::merge), |needs| {
-        let plan = plan(&needs, &points, &search.requirements, ranks);
-        all = needs;
-        plan
+    let plan = concluded(collective, Some(own), merge_each(Needs::merge), |needs| {
+        all = needs?;
+        Some(plan(&all, &points, &search.requirements, ranks))
     })?;
-    if plan.looks.len() != points.len() {
-        return Err(StatusError::Protocol);
-    }
+    let plan = plan.ok_or(StatusError::Protocol)?;
     let looked = look(&plan, &points, search.rooms, own_rank);
-    concluded(collective, looked, merge_each(Looked::merge), |looked| {
-        let mut places = conclude(status, &points, (&all, &looked), &search.requirements, ranks);
+    let places = concluded(collective, Some(looked), merge_each(Looked::merge), |looked| {
+        let mut places = conclude(status, &points, (&all, &looked?), &search.requirements, ranks);
         rank(&mut places, ranks);
-        places
-    })
-    .map_err(StatusError::from)
+        Some(places)
+    })?;
+    places.ok_or(StatusError::Protocol)
 }
 
-/// Merges lists by place. Ranks with other maps have shorter ones.
-fn merge_each<T>(merge: impl Fn(&mut T, T)) -> impl FnMut(&mut Vec<T>, Vec<T>) {
+/// Merges lists by place. Ranks with other maps have none.
+fn merge_each<T>(merge: impl Fn(&mut T, T)) -> impl FnMut(&mut Option<Vec<T>>, Option<Vec<T>>) {
     move |all, more| {
-        all.truncate(more.len());
-        all.iter_mut().zip(more).for_each(|(all, more)| merge(all, more));
+        *all = match (all.take(), more) {
+            (Some(mut all), Some(more)) if all.len() == more.len() => {
+                all.iter_mut().zip(more).for_each(|(all, more)| merge(all, more));
+                Some(all)
+            }
+            _ => None,
+        };
     }
 }
 
@@ -100,16 +102,16 @@ fn plan(needs: &[Needs], points: &[(&[u8], &Distribution)], wanted: &Requirement
 /// Looks at the mount points for which this rank does so.
 fn look(plan: &Plan, points: &[(&[u8], &Distribution)], rooms: &dyn Rooms, rank: u32) -> Vec<Looked> {
     let own = |(at, looks): (usize, &Vec<_>)| {
-        let look = looks.iter().find(|look: &&super::needs::Look| look.rank == rank)?;
+        let look = looks.iter().find(|look: &&Look| look.rank == rank)?;
         Some((at, look.need))
     };
     let own: Vec<(usize, u64)> = plan.looks.iter().enumerate().filter_map(own).collect();
     let asked: Vec<Vec<u8>> = own.iter().map(|(at, _)| points[*at].0.to_vec()).collect();
     let mut looked = vec![Looked::default(); points.len()];
-    if !asked.is_empty() {
-        for ((at, need), room) in own.into_iter().zip(rooms.rooms(&asked, plan.is_write_wanted)) {
-            looked[at] = Looked::of(room, rank, need);
-        }
+    let answers = if asked.is_empty() { Vec::new() } else { rooms.rooms(&asked, plan.is_write_wanted) };
+    let answers = answers.into_iter().chain(std::iter::repeat(Err(NoRoom::NoAnswer)));
+    for ((at, need), room) in own.into_iter().zip(answers) {
+        looked[at] = Looked::of(room, rank, need);
     }
     looked
 }
@@ -128,12 +130,10 @@ fn conclude(
         let uri = status.table().uri_of(point);
         Place {
             point: point.to_vec(),
-            shown: (
-                mount.map(|mount| mount.kind.clone()).unwrap_or_default(),
-                uri.map(|uri| uri.to_string()).unwrap_or_default(),
-            ),
+            kind: mount.map(|mount| mount.kind.clone()).unwrap_or_default(),
+            uri: uri.map(|uri| uri.to_string()).unwrap_or_default(),
             sources: needs.sources(is_certain(distribution), wanted, ranks).0,
-            tightest: looked.tightest.map(|tightest| (tightest.rank, tightest.need, tightest.available)),
+            tightest: looked.tightest,
             is_quota_read: looked.tightest.is_some() && !looked.is_quota_unread,
             speed: needs.speed(),
             scalability: needs.rating.1.max(1),
