@@ -6,6 +6,8 @@ mod consistency;
 mod counts;
 mod map;
 mod oracle;
+mod places;
 mod queries;
 mod ranks;
+mod saved;
 mod traps;
