@@ -18,12 +18,13 @@ mod requirements;
 mod room;
 mod search;
 
+pub use atta_sys::quota::Quota;
 pub use candidates::{candidates, mount_name};
 pub use place::{Place, PlaceSpeed, Tightest, Unmet};
 pub use requirements::{
     DistributionRequirement, InvalidRequirement, Requirements, ScalabilityRequirement, SpeedRequirement,
 };
-pub use room::{NoRoom, Quota, Room, Rooms, SystemRooms};
+pub use room::{NoRoom, Room, Rooms, SystemRooms};
 pub use search::{Search, places};
 
 #[cfg(test)]

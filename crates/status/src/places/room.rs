@@ -9,22 +9,12 @@ use std::time::{Duration, Instant};
 use atta_code::record;
 use atta_entry::Errno;
 use atta_runtime::unnamed_file;
+use atta_sys::quota::{Quota, quota_of};
 use atta_sys::retry;
 use rustix::fs::{Mode, OFlags};
 
 use super::in_time::each_in_time;
 use super::place::Tightest;
-
-/// What the quota of this user leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quota {
-    /// There is no limit.
-    Unlimited,
-    /// So many bytes.
-    Left(u64),
-    /// The file system does not say. There may be a limit.
-    NotRead,
-}
 
 /// The space of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,9 +75,13 @@ fn room(point: &[u8], is_write_wanted: bool) -> Result<Room, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = retry(|| rustix::fs::open(point, flags, Mode::empty()))?;
     let found = retry(|| rustix::fs::fstatvfs(&directory))?;
+    // A descriptor that only names a file is not accepted. A directory that cannot be read has no quota that could be read.
+    let opened =
+        retry(|| rustix::fs::openat(&directory, ".", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()));
+    let quota = opened.map_or(Quota::NotRead, quota_of);
     let writable = if is_write_wanted { check_write(point) } else { Ok(()) };
     let available = found.f_bavail.saturating_mul(found.f_frsize);
-    Ok(Room { available, quota: Quota::NotRead, writable })
+    Ok(Room { available, quota, writable })
 }
 
 fn check_write(point: &[u8]) -> Result<(), Errno> {
