@@ -9,5 +9,6 @@ mod oracle;
 mod places;
 mod queries;
 mod ranks;
+mod real;
 mod saved;
 mod traps;
