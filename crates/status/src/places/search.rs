@@ -6,7 +6,7 @@ use super::needs::{Look, Needs, Plan, Share};
 use super::place::Place;
 use super::ranking::{Found, rank};
 use super::requirements::Requirements;
-use super::room::{Looked, NoRoom, Rooms};
+use super::room::{Looked, NoRoom, Rooms, SystemRooms};
 use crate::collective::{Collective, concluded};
 use crate::distribution::Distribution;
 use crate::error::StatusError;
@@ -53,6 +53,30 @@ pub fn places<C: Collective>(
         Some(places)
     })?;
     places.ok_or(StatusError::Protocol)
+}
+
+/// The mount points at which this rank is the one that looks, where files can be written as far as the mount table says: each source has one
+/// such rank, so that a measurement there does not meet others of this job. All ranks call this together, with the map that they built together.
+///
+/// # Errors
+/// As [`places`].
+pub fn own_sources<C: Collective>(
+    status: &Status<'_>,
+    collective: &mut C,
+    map: &MountMap,
+) -> Result<Vec<Vec<u8>>, StatusError<C::Error>> {
+    let wanted = Requirements { writable: true, ..Requirements::default() };
+    let search = Search { requirements: wanted, speeds: &Speeds::default(), rooms: &SystemRooms::default() };
+    let points: Vec<(&[u8], &Distribution)> = map.points().collect();
+    let (rank, ranks) = (collective.rank(), collective.size());
+    let own: Vec<_> = points.iter().map(|(point, _)| needs(status, &search, point, rank)).collect();
+    let plan = concluded(collective, Some(own), merge_each(Needs::merge), |needs| {
+        Some(plan(&needs?, &points, &wanted, ranks))
+    })?;
+    let plan = plan.ok_or(StatusError::Protocol)?;
+    let is_own = |looks: &Vec<Look>| looks.iter().any(|look| look.rank == rank);
+    let own = plan.looks.iter().zip(points).filter(|(looks, _)| is_own(looks));
+    Ok(own.map(|(_, (point, _))| point.to_vec()).collect())
 }
 
 /// Merges lists by place. Ranks with other maps have none.
