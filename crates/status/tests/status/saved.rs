@@ -80,6 +80,10 @@ fn the_group_of_a_process_is_found_by_its_own_mounts() {
     let own = MountTable::from_bytes(&text, &Knows::on(1)).unwrap();
     assert_eq!((group(&own, "/tmp/f"), group(&own, "/tmp/own/f")), (Some((4, 4, None)), None));
     assert_eq!(saved.map(&own).is_fully_distributed(b"/tmp/own/f"), Yes, "as the ranks see it");
+    // Nothing leads to one that another mount hides.
+    let text = [TEXT, b"6 1 0:50 / /tmp/own rw - tmpfs own rw\n"].concat();
+    let hidden = MountTable::from_bytes(&text, &Knows::on(1)).unwrap();
+    assert_eq!(group(&hidden, "/tmp/own/f"), Some((4, 4, None)));
     // What the ranks have below is found there.
     assert_eq!(group(&second, "/home/me/f"), Some((0, 8, None)));
     assert_eq!(group(&login, "/home/me/f"), None);
