@@ -16,6 +16,9 @@
 //!   status.rs        synchronous queries                          consistency.rs digests, where names do not decide
 //!   mount_map.rs     queries without a message                    contents.rs    sizes and digests of files
 //!   inspection.rs    what ranks find under a path, compared       evidence.rs    what one rank finds
+//!   places.rs        which mounts suit what a job writes          measure.rs     speed of a directory
+//!   saved_map.rs     a map in a file, for programs without ranks  speeds.rs      speeds that were measured, in a file
+//!   sealed.rs        small files with a checksum                  in_time.rs     questions that may have no answer
 //! ```
 //!
 //! ```
@@ -41,11 +44,17 @@ mod error;
 mod evidence;
 mod filter;
 mod inspection;
+mod in_time;
 mod known;
 mod look;
+mod measure;
 mod mount_map;
 mod options;
+mod places;
 mod ranks;
+mod saved_map;
+mod sealed;
+mod speeds;
 mod status;
 mod verdict;
 
@@ -59,8 +68,17 @@ pub use error::StatusError;
 pub use evidence::{Detail, Evidence, Looks, Sighting, Space, SystemLooks};
 pub use filter::{Estimate, Filter};
 pub use inspection::{Finding, Inspection, inspect};
+pub use measure::{Speed, measure, measure_in_time};
 pub use mount_map::MountMap;
 pub use options::Options;
+pub use places::{
+    DistributionRequirement, InvalidRequirement, NoRoom, Place, PlaceSpeed, Quota, Requirements, Room, Rooms,
+    ScalabilityRequirement, Search, SpeedRequirement, SystemRooms, Tightest, Unmet, candidates, mount_name,
+    own_sources, places,
+};
 pub use ranks::Ranks;
+pub use saved_map::SavedMap;
+pub use sealed::SealedError;
+pub use speeds::{Measured, Speeds};
 pub use status::Status;
 pub use verdict::{Group, Groups};
