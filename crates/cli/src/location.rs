@@ -4,6 +4,7 @@
 //!   arguments.rs  what is asked                     apart.rs   questions in a process that can be left behind
 //!   gather.rs     all ranks: tables, looks          answer.rs  that process
 //!   row.rs        one PATH, as it is printed        text.rs, json.rs  for people, for programs
+//!   need.rs       which mount points suit           saved.rs   maps in files
 //! ```
 
 mod answer;
@@ -11,7 +12,9 @@ mod apart;
 mod arguments;
 mod gather;
 mod json;
+mod need;
 mod row;
+mod saved;
 mod text;
 
 use std::time::Duration;
@@ -52,19 +55,24 @@ pub(crate) fn run(arguments: &WhereArguments, signals: &Signals, launcher: Optio
 
 /// One rank's part.
 fn locate(arguments: &WhereArguments, signals: &Signals, session: &mut Session<'_>) -> Result<u8, RankError> {
-    let gathered = match gather(arguments, signals, session)? {
-        Ok(gathered) => gathered,
-        Err(refused) if session.is_first() => return Ok(refused.report()),
-        Err(_) => return Ok(exit::DONE),
+    let done = match arguments {
+        WhereArguments { map: Some(map), .. } => saved::ask(map, arguments, session),
+        WhereArguments { save: Some(map), .. } => saved::save(map, arguments, signals, session)?,
+        WhereArguments { need: Some(need), .. } => need::find((arguments, *need), signals, session)?,
+        _ => gather(arguments, signals, session)?.map(|found| report(arguments, signals, session, &found)),
     };
-    if !session.is_first() {
-        return Ok(exit::DONE);
-    }
-    Ok(report(arguments, signals, &gathered))
+    Ok(match done {
+        Ok(code) => code,
+        Err(refused) if session.is_first() => refused.report(),
+        Err(_) => exit::DONE,
+    })
 }
 
 /// Prints what was found; returns the exit code.
-fn report(arguments: &WhereArguments, signals: &Signals, gathered: &Gathered) -> u8 {
+fn report(arguments: &WhereArguments, signals: &Signals, session: &Session<'_>, gathered: &Gathered) -> u8 {
+    if !session.is_first() {
+        return exit::DONE;
+    }
     let text = match arguments.json {
         true => format!("{:#}\n", json::summary(gathered)),
         false => text::table(gathered),

@@ -1,14 +1,16 @@
 //! The process that answers one question about a file system, and ends: its parent leaves it behind if the file system does not answer. It is
 //! this program again, started with a word that is no command. It joins no ranks.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::time::Duration;
 
 use atta_entry::{Code as _, choice};
 use atta_mounts::{MountTable, Probes as _, Silent, SystemProbes};
-use atta_status::{Detail, Looks as _, SystemLooks};
+use atta_status::{Detail, Looks as _, Rooms as _, SystemLooks, SystemRooms, measure};
 
 use super::apart::hex;
 use crate::run::messages::exit;
@@ -32,6 +34,10 @@ pub(crate) enum Question {
     Attribute(Vec<u8>, Vec<u8>),
     /// The addresses of a server.
     Addresses(Vec<u8>),
+    /// The space at a mount point, and whether a file can be made there if that is asked.
+    Room(Vec<u8>, bool),
+    /// The speed of a directory.
+    Measure(Vec<u8>),
 }
 
 choice!(Question {
@@ -40,6 +46,8 @@ choice!(Question {
     2 => File(path),
     3 => Attribute(point, name),
     4 => Addresses(server),
+    5 => Room(point, is_write_wanted),
+    6 => Measure(directory),
 });
 
 /// The answer, as bytes: of which type, the question says.
@@ -52,6 +60,12 @@ fn answered(question: Question) -> Vec<u8> {
             let name = String::from_utf8_lossy(&name).into_owned();
             asked(|probes| probes.attribute(&point, &name)).encoded()
         }
+        Question::Room(point, is_write_wanted) => {
+            // Whoever asks has the time limit.
+            let rooms = SystemRooms { wait_max: Duration::from_secs(3_600) };
+            rooms.rooms(&[point], is_write_wanted).encoded()
+        }
+        Question::Measure(directory) => measure(Path::new(OsStr::from_bytes(&directory))).encoded(),
         Question::Addresses(server) => {
             let found = asked(|probes| Some(probes.addresses(&server))).unwrap_or_default();
             found.iter().map(IpAddr::to_string).collect::<Vec<_>>().encoded()
@@ -120,7 +134,7 @@ mod tests {
     #[test]
     fn links_are_resolved_name_by_name() {
         let scratch = atta_testkit::scratch::Scratch::new("resolve").unwrap();
-        let top = std::fs::canonicalize(scratch.path()).unwrap();
+        let top = scratch.path().canonicalize().unwrap();
         std::fs::create_dir_all(top.join("a/b")).unwrap();
         let link = |target: &str, name: &str| std::os::unix::fs::symlink(target, top.join(name)).unwrap();
         link("a", "to-a");

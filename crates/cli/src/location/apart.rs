@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use atta_entry::Code;
 use atta_mounts::{Host, Probes, SystemProbes};
 use atta_runtime::Stop;
-use atta_status::{Detail, Evidence, Looks, Sighting};
+use atta_status::{Detail, Evidence, Looks, NoRoom, Room, Rooms, Sighting};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::answer::{Question, WORD};
@@ -45,6 +45,12 @@ impl Apart {
                 None
             }
         }
+    }
+
+    /// A path without symbolic links. As it is, if its file system does not answer.
+    pub(super) fn resolved(&self, path: &[u8]) -> Vec<u8> {
+        let found: Option<Option<Vec<u8>>> = self.ask(&Question::Resolve(path.to_vec()));
+        found.flatten().unwrap_or_else(|| path.to_vec())
     }
 
     /// All that the process writes. None: it makes no progress.
@@ -86,6 +92,21 @@ fn time_run(process: u32) -> Option<u64> {
 impl Looks for Apart {
     fn look(&self, path: &[u8], detail: Detail) -> Sighting {
         self.ask(&Question::Look(path.to_vec(), detail)).unwrap_or(Sighting::of(Evidence::NoAnswer))
+    }
+}
+
+impl Rooms for Apart {
+    /// All at once: each may take until its deadline.
+    fn rooms(&self, points: &[Vec<u8>], is_write_wanted: bool) -> Vec<Result<Room, NoRoom>> {
+        let ask = |point: &Vec<u8>| {
+            let answer =
+                self.ask::<Vec<Result<Room, NoRoom>>>(&Question::Room(point.clone(), is_write_wanted));
+            answer.and_then(|mut rooms| rooms.pop()).unwrap_or(Err(NoRoom::NoAnswer))
+        };
+        std::thread::scope(|scope| {
+            let asked: Vec<_> = points.iter().map(|point| scope.spawn(move || ask(point))).collect();
+            asked.into_iter().map(|each| each.join().unwrap_or(Err(NoRoom::NoAnswer))).collect()
+        })
     }
 }
 

@@ -8,7 +8,6 @@ use atta_mounts::{MountTable, SystemProbes};
 use atta_runtime::{RankError, Session};
 use atta_status::{Detail, Evidence, Inspection, Looks, Options, Sighting, Status, StatusError, inspect};
 
-use super::answer::Question;
 use super::apart::{Apart, ProbesApart};
 use super::arguments::WhereArguments;
 use super::row::{Mounted, Row};
@@ -36,11 +35,11 @@ pub(super) fn gather(
     let apart = Apart { deadline: arguments.deadline, stop: signals.stop() };
     let table = match read_on_all(&apart, session)? {
         Ok(table) => table,
-        Err(what) => return Ok(Err(Refused::fatal(what))),
+        Err(refused) => return Ok(Err(refused)),
     };
-    let status = match Status::join(session, &table, Options::default()) {
+    let status = match joined(Status::join(session, &table, Options::default()))? {
         Ok(status) => status,
-        Err(error) => return refused(error).map(Err),
+        Err(refused) => return Ok(Err(refused)),
     };
     let paths = if arguments.all { points(&table, session)? } else { paths };
     let most = match (arguments.all, arguments.content) {
@@ -51,15 +50,23 @@ pub(super) fn gather(
     let looks = Watched { table: &table, apart: &apart };
     let mut rows = Vec::new();
     for path in paths {
-        let resolved = if arguments.all { path.clone() } else { looks.resolved(&path) };
+        let resolved = if arguments.all { path.clone() } else { apart.resolved(&path) };
         let found = match inspect(&status, session, &resolved, (&looks, most)) {
             Ok(found) => Ok(found),
             Err(error @ StatusError::NoMount { .. }) => Err(error.to_string()),
-            Err(error) => return refused(error).map(Err),
+            Err(error) => return Ok(Err(refused(error)?)),
         };
         rows.push(looks.row(path, resolved, found));
     }
     Ok(Ok(Gathered { ranks: session.seat().ranks, rows }))
+}
+
+/// What a query returns, or why all ranks refuse.
+pub(super) fn joined<T>(result: Result<T, StatusError<RankError>>) -> Result<Result<T, Refused>, RankError> {
+    match result {
+        Ok(value) => Ok(Ok(value)),
+        Err(error) => refused(error).map(Err),
+    }
 }
 
 fn refused(error: StatusError<RankError>) -> Result<Refused, RankError> {
@@ -70,7 +77,7 @@ fn refused(error: StatusError<RankError>) -> Result<Refused, RankError> {
 }
 
 /// The PATHs of this process from the root on, with their links.
-fn wanted(paths: &[OsString]) -> Result<Vec<Vec<u8>>, Refused> {
+pub(super) fn wanted(paths: &[OsString]) -> Result<Vec<Vec<u8>>, Refused> {
     let here = || {
         let found = std::env::current_dir();
         found
@@ -86,7 +93,10 @@ fn wanted(paths: &[OsString]) -> Result<Vec<Vec<u8>>, Refused> {
 }
 
 /// The mount table of this rank, if all ranks can read theirs.
-fn read_on_all(apart: &Apart, session: &mut Session<'_>) -> Result<Result<MountTable, String>, RankError> {
+pub(super) fn read_on_all(
+    apart: &Apart,
+    session: &mut Session<'_>,
+) -> Result<Result<MountTable, Refused>, RankError> {
     let rank = session.seat().rank;
     let table = SystemProbes::new()
         .map_err(|errno| format!("cannot read /proc/sys/kernel/random/boot_id: {errno}"))
@@ -99,8 +109,8 @@ fn read_on_all(apart: &Apart, session: &mut Session<'_>) -> Result<Result<MountT
         *first = first.take().into_iter().chain(other).min_by_key(|(rank, _)| *rank);
     })?;
     Ok(match failed {
-        Some((rank, what)) => Err(format!("rank {rank}: {what}")),
-        None => table,
+        Some((rank, what)) => Err(Refused::fatal(format!("rank {rank}: {what}"))),
+        None => table.map_err(Refused::fatal),
     })
 }
 
@@ -129,12 +139,6 @@ impl Looks for Watched<'_> {
 }
 
 impl Watched<'_> {
-    /// A path without symbolic links. As it is, if its file system does not answer.
-    fn resolved(&self, path: &[u8]) -> Vec<u8> {
-        let found: Option<Option<Vec<u8>>> = self.apart.ask(&Question::Resolve(path.to_vec()));
-        found.flatten().unwrap_or_else(|| path.to_vec())
-    }
-
     fn row(&self, path: Vec<u8>, resolved: Vec<u8>, found: Result<Inspection, String>) -> Row {
         let mount = self.table.mount_of(&resolved).map(|mount| Mounted {
             point: mount.point.clone(),

@@ -63,7 +63,7 @@ fn queries(found: &Inspection) -> Map<String, Value> {
     }
 }
 
-fn answer(answer: Answer) -> &'static str {
+pub(super) fn answer(answer: Answer) -> &'static str {
     match answer {
         Answer::Yes => "yes",
         Answer::No => "no",

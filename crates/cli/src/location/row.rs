@@ -46,19 +46,8 @@ impl Row {
     /// Which ranks see the same, by the names of the queries.
     pub(super) fn distribution(&self) -> String {
         let Ok(Inspection { distribution, .. }) = &self.found else { return "unknown".to_owned() };
-        if self.is_unique() {
-            return "unique".to_owned();
-        }
-        let label = label_of(distribution);
-        let groups = distribution.groups();
-        match (groups.low, groups.high) {
-            (low, high) if low == high => format!("{label}, {}", counted(high.into(), "group", "groups")),
-            (low, high) => format!("{label}, {low} to {high} groups"),
-        }
-    }
-
-    fn is_unique(&self) -> bool {
-        self.found.as_ref().is_ok_and(|found| found.is_unique() == Answer::Yes)
+        let is_unique = self.found.as_ref().map_or(Answer::Unknown, Inspection::is_unique);
+        label_of(distribution, is_unique)
     }
 
     /// Whether ranks find the same.
@@ -114,14 +103,23 @@ impl Row {
     }
 }
 
-/// The strongest query that is true, of a file that is not unique.
-fn label_of(distribution: &Distribution) -> &'static str {
+/// The strongest query that is true, and the number of groups. Whether ranks see one file, the caller may know better.
+pub(super) fn label_of(distribution: &Distribution, is_unique: Answer) -> String {
+    if is_unique == Answer::Yes {
+        return "unique".to_owned();
+    }
     let answers = [
         (distribution.is_fully_distributed(), "fully distributed"),
         (distribution.is_well_distributed(), "well distributed"),
         (distribution.is_poorly_distributed(), "poorly distributed"),
     ];
-    answers.iter().find(|(answer, _)| *answer == Answer::Yes).map_or("unknown", |(_, label)| label)
+    let label =
+        answers.iter().find(|(answer, _)| *answer == Answer::Yes).map_or("unknown", |(_, label)| label);
+    let groups = distribution.groups();
+    match (groups.low, groups.high) {
+        (low, high) if low == high => format!("{label}, {}", counted(high.into(), "group", "groups")),
+        (low, high) => format!("{label}, {low} to {high} groups"),
+    }
 }
 
 /// What ranks find, where others find something else.

@@ -38,7 +38,7 @@ fn cells(row: &Row, has_ranks: bool) -> Vec<String> {
 }
 
 /// Columns of one width each, but for the last one.
-fn aligned(lines: &[Vec<String>]) -> String {
+pub(super) fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)

@@ -69,6 +69,8 @@ pub(crate) fn targets() -> Vec<Target> {
         )
         .holding(100),
         fuzz_code!("places/place.rs: Tightest", Tightest, [Tightest { rank: 3, need: 300, available: 0 }]),
+        fuzz_code!("places/room.rs: Room", Room, [room]),
+        fuzz_code!("places/room.rs: NoRoom", NoRoom, [NoRoom::Unreadable(Errno::IO), NoRoom::NoAnswer]),
         fuzz_code!("places/room.rs: Looked", Looked, [looked, Looked::default()]),
         fuzz_code!("places/place.rs: PlaceSpeed", PlaceSpeed, [PlaceSpeed { measured: None, rating: 1 }]),
         fuzz_code!("places/place.rs: Unmet", Unmet, [Unmet::Space, Unmet::NoAnswer { rank: 300 }]),

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use atta_code::record;
+use atta_code::{Code, choice, record};
 use atta_entry::Errno;
 use atta_runtime::unnamed_file;
 use atta_sys::quota::{Quota, quota_of};
@@ -27,6 +27,29 @@ pub struct Room {
     pub writable: Result<(), Errno>,
 }
 
+impl Room {
+    /// The quota in types of the encoding. None: not read; none in it: unlimited.
+    fn limit(&self) -> Option<Option<u64>> {
+        match self.quota {
+            Quota::Unlimited => Some(None),
+            Quota::Left(bytes) => Some(Some(bytes)),
+            Quota::NotRead => None,
+        }
+    }
+}
+
+impl Code for Room {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (self.available, self.limit(), self.writable).encode(out);
+    }
+
+    fn decode(bytes: &mut &[u8]) -> Option<Self> {
+        let (available, limit, writable) = <(u64, Option<Option<u64>>, Result<(), Errno>)>::decode(bytes)?;
+        let quota = limit.map_or(Quota::NotRead, |limit| limit.map_or(Quota::Unlimited, Quota::Left));
+        Some(Self { available, quota, writable })
+    }
+}
+
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
@@ -35,6 +58,8 @@ pub enum NoRoom {
     /// A call did not return in time.
     NoAnswer,
 }
+
+choice!(NoRoom { 0 => Unreadable(errno), 1 => NoAnswer });
 
 /// Answers for mount points. A trait, so that tests answer by themselves.
 pub trait Rooms {
