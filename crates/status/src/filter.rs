@@ -53,6 +53,11 @@ impl Filter {
         self.words * 32
     }
 
+    /// The most bytes of a message with it, about.
+    pub(crate) const fn bytes_max(&self) -> usize {
+        self.words as usize * 4 + 8
+    }
+
     /// Adds a name by its hash.
     pub fn insert(&mut self, hash: &[u8; 16]) {
         if self.words == 0 {

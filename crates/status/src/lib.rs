@@ -3,18 +3,18 @@
 //! for consistency, which reads files where names do not decide. It writes nothing.
 //!
 //! ```text
-//!   path ──▶ Uri ──▶ Look ──── reduce: sorted runs of classes ───▶ first rank: Verdict ── broadcast ──▶ Distribution
+//!   path ──▶ Uri ──▶ Seen ──── reduce: sorted runs of classes ───▶ first rank: Verdict ── broadcast ──▶ Distribution
 //!        (mounts)     │                                                                                    │ yes, no, unknown
 //!                     └─ too many classes ▶ Filter ── reduce ──▶ estimate ── broadcast ────────────────────┘
 //! ```
 //!
 //! ```text
 //!   collective.rs    what ranks must be able to do together       ranks.rs       sets of ranks
-//!   known.rs         servers that are one, as all ranks know      class.rs       runs of classes, merged on the way up
-//!   look.rs          what one reduction gathers of a path         verdict.rs     what the first rank concludes
-//!   distribution.rs  answers and the descriptor of a rank         filter.rs      Bloom filter that estimates a number
-//!   status.rs        synchronous queries                          consistency.rs digests, where names do not decide
-//!   mount_map.rs     queries without a message                    contents.rs    sizes and digests of files
+//!   class.rs         runs of classes, merged on the way up        seen.rs        what one reduction gathers of a path
+//!   verdict.rs       what the first rank concludes                filter.rs      Bloom filter that estimates a number
+//!   distribution.rs  answers and the descriptor of a rank         status.rs      synchronous queries
+//!   mount_map.rs     queries without a message                    consistency.rs digests, where names do not decide
+//!   options.rs       what a caller may choose                     contents.rs    sizes and digests of files
 //! ```
 //!
 //! ```
@@ -38,11 +38,10 @@ mod contents;
 mod distribution;
 mod error;
 mod filter;
-mod known;
-mod look;
 mod mount_map;
 mod options;
 mod ranks;
+mod seen;
 mod status;
 mod verdict;
 

@@ -152,3 +152,32 @@ fn copies_on_hosts_are_compared_by_their_bytes() {
     assert_eq!(answer(["a", "b", "a"]), [Yes; 3]);
     assert_eq!(answer(["a", "b", "c"]), [No; 3]);
 }
+
+// The name of a path follows no links, so the file that a link leads to would be compared under the name of another one.
+#[test]
+fn links_are_refused_in_paths_that_are_read() {
+    let scratch = atta_testkit::scratch::Scratch::new("status").unwrap();
+    let top = atta_mounts::resolved(&scratch.join("").into_os_string().into_vec()).unwrap();
+    std::fs::create_dir(scratch.join("directory")).unwrap();
+    std::fs::write(scratch.join("directory/a"), "same").unwrap();
+    std::os::unix::fs::symlink("directory", scratch.join("link")).unwrap();
+    std::os::unix::fs::symlink("directory/a", scratch.join("b")).unwrap();
+    let answer = |path: &[u8]| {
+        let path = [&top[..], path].concat();
+        let mut found = on_ranks(2, |rank, session| {
+            let table = mounted(rank, "tmpfs none rw");
+            let status = Status::join(session, &table, Options::default()).unwrap();
+            status.is_consistent(session, &path)
+        });
+        assert_eq!(found[0].as_ref().ok(), found[1].as_ref().ok());
+        found.remove(0).map_err(|error| error.to_string())
+    };
+    assert_eq!(answer(b"/directory/a"), Ok(Yes));
+    // Parts that the name does not have.
+    assert_eq!(answer(b"/directory/../directory//./a/"), Ok(Yes));
+    assert_eq!(answer(b"/link/../directory/a"), Ok(Yes));
+    for link in [&b"/link/a"[..], b"/b"] {
+        let error = answer(link).unwrap_err();
+        assert!(error.contains("symbolic link") && error.contains("resolve"), "{error}");
+    }
+}

@@ -200,7 +200,6 @@ fn process_alone_needs_no_fabric() {
     let found = status.groups(&mut Alone, PATH).unwrap();
     assert_eq!(answers(&found), [No, No, Yes, Yes]);
     assert_eq!(found.descriptor().unwrap().rank_in_group, Some(0));
-    assert_eq!(Alone.multicast(&found.list()[0].members, Some(5_u32)), Ok(Some(5)));
 }
 
 #[test]
@@ -247,7 +246,7 @@ fn too_many_groups_are_estimated() {
 #[test]
 fn full_filter_leaves_the_number_open() {
     // 32 bits for 200 servers. It can tell 55 apart at most, and up to 100 are few.
-    let options = Options { ranks_per_server: 2, classes_max: 1, servers_max: 1 };
+    let options = Options { ranks_per_server: 2, classes_max: 1, servers_max: 1, ..Options::default() };
     let found = distribution(200, options, |rank| mounted(rank, &format!("fuse.goofys b{rank} rw")));
     let Groups { low, high, is_estimate } = found.groups();
     assert_eq!((low, high, is_estimate), (55, 200, true));
