@@ -107,14 +107,19 @@ impl Aliases {
         uri.with_servers(&|identity, servers| self.completed_servers(identity, servers))
     }
 
-    /// Without names that may be several servers, and with the first of each class.
+    /// Without names that may be several servers, and with the first of each class. An address of one host identifies only what nothing else
+    /// does: then the first one.
     fn completed_servers(&self, identity: &Identity, servers: &Servers) -> Vec<Server> {
         let classes = self.classes.get_or_init(|| self.joined());
         let Some(classes) = classes.get(&scope_of(identity)).or_else(|| classes.get(&None)) else {
             return servers.known().to_vec();
         };
         let certain = servers.known().iter().filter(|server| !classes.several.contains(*server));
-        certain.flat_map(|server| [server.clone(), classes.first_of(server).clone()]).collect()
+        let (own, others): (Vec<_>, Vec<_>) = certain.partition(|server| server.is_of_one_host());
+        if others.is_empty() {
+            return own.into_iter().take(1).cloned().collect();
+        }
+        others.into_iter().flat_map(|server| [server.clone(), classes.first_of(server).clone()]).collect()
     }
 
     /// Makes the classes from all facts: a later one can show that a name is several servers.

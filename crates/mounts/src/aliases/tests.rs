@@ -96,6 +96,12 @@ fn names_with_an_address_of_one_host_are_no_server() {
     assert_eq!(text(&aliases, &own), "127.0.1.1.@boot-1");
     assert_eq!(text(&aliases, &on(b"boot-2", "nfs srv:/e rw")), "unknown");
     assert_eq!(text(&aliases, &on(b"boot-2", "nfs srv:/e rw,addr=10.0.0.1")), "10.0.0.1");
+    // A pool with other servers is known by these.
+    for boot in [b"boot-1", b"boot-2"] {
+        assert_eq!(text(&aliases, &on(boot, "fuse.glusterfs localhost,g1:v rw")), "g1");
+        let alone = format!("localhost.@{}", String::from_utf8_lossy(boot));
+        assert_eq!(text(&aliases, &on(boot, "fuse.glusterfs localhost:v rw")), alone);
+    }
     // Addresses of one host are not sent.
     assert_eq!(of(&[&uri("nfs localhost:/e rw,addr=127.0.0.1")]), Aliases::default());
     assert_eq!(of(&[&uri("nfs [fe80::1%eth0]:/e rw,addr=fe80::1%eth0")]), Aliases::default());

@@ -20,6 +20,8 @@ struct File {
     size: Option<u64>,
     other_at: Option<u64>,
     errno: Option<Errno>,
+    /// It has a size, but cannot be read: a bad sector, or it changes.
+    digest_errno: Option<Errno>,
 }
 
 struct Fake<'l> {
@@ -35,6 +37,9 @@ impl Contents for Fake<'_> {
 
     fn digest(&self, _path: &[u8], begin: u64, end: Option<u64>) -> Result<Digest, Errno> {
         self.log.lock().unwrap().insert((self.rank, begin, end));
+        if let Some(errno) = self.file.digest_errno {
+            return Err(errno);
+        }
         let is_other = self.file.other_at.is_some_and(|at| at >= begin && end.is_none_or(|end| at < end));
         Ok([u8::from(is_other); 32])
     }
@@ -98,6 +103,26 @@ fn rank_that_cannot_read_is_named_on_all() {
     let file = |rank| File { errno: [1, 3].contains(&rank).then_some(denied), ..of(8) };
     assert_eq!(asked(4, Options::default(), file).0, Err((1, denied)));
     assert_eq!(asked(4, Options::default(), |_| File::default()).0, Err((0, Errno::NOENT)));
+}
+
+// All ranks get the same error, also those that read nothing, and although others find a difference.
+#[test]
+fn rank_that_cannot_digest_is_named_on_all() {
+    let file = |rank| File {
+        digest_errno: [1, 2].contains(&rank).then_some(Errno::IO),
+        other_at: (rank == 3).then_some(5),
+        ..of(8)
+    };
+    assert_eq!(asked(4, Options::default(), file).0, Err((1, Errno::IO)));
+    // A rank that reads no part does not count, and one that reads a part of a large file does.
+    let one = |at: u32, size: u64| {
+        move |rank| File { digest_errno: (rank == at).then_some(Errno::AGAIN), ..of(size) }
+    };
+    assert_eq!(asked(4, Options::default(), one(15, 8)).0, Ok(Yes));
+    assert_eq!(asked(4, Options::default(), one(11, 1 << 30)).0, Err((11, Errno::AGAIN)));
+    // Each rank reads.
+    let options = Options { classes_max: 3, ..Options::default() };
+    assert_eq!(asked(8, options, one(15, 8)).0, Err((15, Errno::AGAIN)));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod consistency;
 mod counts;
+mod damage;
 mod map;
 mod oracle;
 mod queries;

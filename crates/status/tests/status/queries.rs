@@ -2,7 +2,7 @@
 
 use atta_mounts::MountTable;
 use atta_sim::{Network, Topology, simulated};
-use atta_status::{Alone, Answer, Collective, Distribution, Groups, Options, Status, StatusError};
+use atta_status::{Alone, Answer, Collective, Distribution, Groups, Options, Ranks, Status, StatusError};
 
 use crate::ranks::{Knows, mounted, on_endpoints, on_ranks};
 use Answer::{No, Unknown, Yes};
@@ -131,7 +131,7 @@ fn members_of_large_groups_are_asked_for() {
 #[test]
 fn representatives_send_to_their_groups() {
     // The second group has 18 ranks, so that its tree is two levels high. Rank 3 is in none.
-    let heard = on_ranks(40, |rank, session| {
+    let received = on_ranks(40, |rank, session| {
         let table = mounted(rank, &format!("fuse.goofys b{} rw", rank % 2));
         let status = Status::join(session, &table, Options::default()).unwrap();
         let found = status.groups(session, PATH).unwrap();
@@ -152,9 +152,9 @@ fn representatives_send_to_their_groups() {
         assert_eq!(Collective::multicast(session, &group, value).unwrap(), first);
         first
     });
-    for (rank, heard) in heard.into_iter().enumerate() {
+    for (rank, received) in received.into_iter().enumerate() {
         let expected = (rank != 3).then(|| format!("of {}", rank % 2));
-        assert_eq!(heard, expected, "rank {rank}");
+        assert_eq!(received, expected, "rank {rank}");
     }
 }
 
@@ -200,6 +200,58 @@ fn process_alone_needs_no_fabric() {
     let found = status.groups(&mut Alone, PATH).unwrap();
     assert_eq!(answers(&found), [No, No, Yes, Yes]);
     assert_eq!(found.descriptor().unwrap().rank_in_group, Some(0));
+}
+
+// What a process alone returns is what a session of one rank returns.
+#[test]
+fn process_alone_behaves_as_one_rank() {
+    fn results<C: Collective>(collective: &mut C) -> Vec<String>
+    where
+        C::Error: std::fmt::Debug,
+    {
+        let (mine, others) = (Ranks::of(0), Ranks::of(3));
+        let mut results = Vec::new();
+        for value in [None, Some(5_u32)] {
+            results.push(format!("{:?}", collective.broadcast(value)));
+            for group in [&mine, &others, &Ranks::default()] {
+                results.push(format!("{:?}", collective.multicast(group, value)));
+            }
+            results.push(format!("{:?}", collective.reduce(value, |_, _| {})));
+        }
+        results
+    }
+    let session = on_ranks(1, |_, session| results(session));
+    assert_eq!(results(&mut Alone), session[0]);
+}
+
+// As FGFS has it: NFS from several servers may be well distributed.
+#[test]
+fn servers_may_be_taken_for_different_ones() {
+    let assumed = Options { ranks_per_server: 5, assume_servers_differ: true, ..Options::default() };
+    let on_four = |rank: u32| mounted(rank, &format!("nfs4 10.0.0.{}:/e rw", rank % 4));
+    let unknown = Options { assume_servers_differ: false, ..assumed };
+    assert_eq!(answers(&distribution(16, unknown, on_four)), [No, Unknown, Unknown, Unknown]);
+    let found = distribution(16, assumed, on_four);
+    assert_eq!((answers(&found), found.list().len()), ([No, Yes, No, No], 4));
+    assert!(found.list().iter().all(|group| group.is_certain));
+    // More than are listed.
+    let few = Options { classes_max: 2, ..assumed };
+    let found = distribution(40, few, |rank| mounted(rank, &format!("nfs4 10.0.0.{}:/e rw", rank % 12)));
+    assert_eq!((answers(&found), found.groups().is_estimate), ([No, Yes, No, No], true));
+    // One server by its name and address stays one, and others stay unknown.
+    for (even, odd, expected) in [
+        ("nfs4 srv:/e rw,addr=10.0.0.1", "nfs4 10.0.0.1:/e rw", Yes),
+        ("nfs4 srv:/e rw", "cifs //srv/e rw", Unknown),
+        ("nfs4 srv:/e rw", "tmpfs none rw", Unknown),
+        ("nfs4 localhost:/e rw", "nfs4 localhost:/e rw", Unknown),
+        ("fuse.glusterfs g1:v rw", "fuse.glusterfs g2:v rw", Unknown),
+    ] {
+        let table = |rank: u32| mounted(rank % 2, if rank % 2 == 0 { even } else { odd });
+        assert_eq!(distribution(4, assumed, table).is_unique(), expected, "{even}, {odd}");
+        // With more than are listed, none is known to differ.
+        let cut = distribution(4, Options { classes_max: 1, ..assumed }, table);
+        assert_eq!(cut.is_unique(), expected, "{even}, {odd}");
+    }
 }
 
 #[test]
