@@ -1,5 +1,5 @@
 //! The global name of a file: what holds its file system, and its path there. Equal names mean equal files. Made from memory; it follows no
-//! links, and knows nothing of hard links.
+//! links, and hard links have different names.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -89,7 +89,7 @@ impl MountMap {
         self.answer(path, Distribution::is_unique)
     }
 
-    /// Whether the files under a path are equal: one file is, and of others only their contents tell.
+    /// Whether the files under a path are equal: one file is; of others only the contents would show it.
     #[must_use]
     pub fn is_consistent(&self, path: &[u8]) -> Answer {
         match self.is_unique(path) {

@@ -133,7 +133,7 @@ impl<'t> Status<'t> {
 
     /// Whether the files that ranks see under a path are equal. A unique file is, and no rank opens it. Of other files the representatives of the
     /// groups compare sizes first, then digests, to which other ranks of their groups contribute if a file is large. Where there are more
-    /// groups than the options tell apart, all ranks do. A path that exists on some ranks only is not consistent.
+    /// groups than the options allow, all ranks do. A path that exists on some ranks only is not consistent.
     ///
     /// # Errors
     /// As [`distribution`](Self::distribution); or a rank that must read the file cannot.

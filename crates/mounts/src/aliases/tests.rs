@@ -119,7 +119,7 @@ fn facts_do_not_depend_on_the_order_of_ranks() {
     let by = |at: usize| all[0].completed(&known[at]);
     assert_eq!((by(0).hash(), by(0).relation(&by(1))), (by(1).hash(), Relation::Same));
     let other = all[0].completed(&uri("nfs c:/e rw,addr=10.0.0.9"));
-    assert_eq!(by(0).hash() == other.hash(), false);
+    assert_ne!(by(0).hash(), other.hash());
 }
 
 // Each of the hosts of a DVS mount leads to the same file systems. That does not make them one NFS server.

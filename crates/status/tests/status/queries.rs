@@ -246,7 +246,7 @@ fn servers_may_be_taken_for_different_ones() {
         ("nfs4 localhost:/e rw", "nfs4 localhost:/e rw", Unknown),
         ("fuse.glusterfs g1:v rw", "fuse.glusterfs g2:v rw", Unknown),
     ] {
-        let table = |rank: u32| mounted(rank % 2, if rank % 2 == 0 { even } else { odd });
+        let table = |rank: u32| mounted(rank % 2, if rank.is_multiple_of(2) { even } else { odd });
         assert_eq!(distribution(4, assumed, table).is_unique(), expected, "{even}, {odd}");
         // With more than are listed, none is known to differ.
         let cut = distribution(4, Options { classes_max: 1, ..assumed }, table);
@@ -297,7 +297,7 @@ fn too_many_groups_are_estimated() {
 // Defect 9: a filter without a free bit.
 #[test]
 fn full_filter_leaves_the_number_open() {
-    // 32 bits for 200 servers. It can tell 55 apart at most, and up to 100 are few.
+    // 32 bits for 200 servers. It can count up to 55, and up to 100 are few.
     let options = Options { ranks_per_server: 2, classes_max: 1, servers_max: 1, ..Options::default() };
     let found = distribution(200, options, |rank| mounted(rank, &format!("fuse.goofys b{rank} rw")));
     let Groups { low, high, is_estimate } = found.groups();
