@@ -2,7 +2,7 @@
 
 use atta_mounts::MountTable;
 use atta_sim::{Network, Topology, simulated};
-use atta_status::{Alone, Answer, Collective, Distribution, Groups, Options, Ranks, Status, StatusError};
+use atta_status::{Answer, Collective, Distribution, Groups, Options, Status, StatusError};
 
 use crate::ranks::{Knows, mounted, on_endpoints, on_ranks};
 use Answer::{No, Unknown, Yes};
@@ -191,37 +191,6 @@ fn several_tables_are_asked_side_by_side() {
         [&one, &two, &one].map(|status| status.is_unique(session, PATH).unwrap())
     });
     assert_eq!(found, [[No, Yes, No]; 3]);
-}
-
-#[test]
-fn process_alone_needs_no_fabric() {
-    let table = mounted(0, "nfs4 10.0.0.5:/e rw");
-    let status = Status::join(&mut Alone, &table, Options::default()).unwrap();
-    let found = status.groups(&mut Alone, PATH).unwrap();
-    assert_eq!(answers(&found), [No, No, Yes, Yes]);
-    assert_eq!(found.descriptor().unwrap().rank_in_group, Some(0));
-}
-
-// What a process alone returns is what a session of one rank returns.
-#[test]
-fn process_alone_behaves_as_one_rank() {
-    fn results<C: Collective>(collective: &mut C) -> Vec<String>
-    where
-        C::Error: std::fmt::Debug,
-    {
-        let (mine, others) = (Ranks::of(0), Ranks::of(3));
-        let mut results = Vec::new();
-        for value in [None, Some(5_u32)] {
-            results.push(format!("{:?}", collective.broadcast(value)));
-            for group in [&mine, &others, &Ranks::default()] {
-                results.push(format!("{:?}", collective.multicast(group, value)));
-            }
-            results.push(format!("{:?}", collective.reduce(value, |_, _| {})));
-        }
-        results
-    }
-    let session = on_ranks(1, |_, session| results(session));
-    assert_eq!(results(&mut Alone), session[0]);
 }
 
 // As FGFS has it: NFS from several servers may be well distributed.
