@@ -1,14 +1,18 @@
 //! Servers that are one, as several hosts know them: one host mounts by a name, another one by an address, and a third one knows both. It
-//! sends nothing; whoever gathers the identities of all ranks adds them here.
+//! sends nothing, and asks no resolver; whoever gathers the tables of all ranks merges them here.
 //!
 //! A host name with its own addresses is one server for all types. A mount that lists several hosts says only that each of them leads to
 //! its volume: they are one for this scheme and volume, and two servers for everything else.
+//!
+//! Loopback and link-local addresses mean nothing on other hosts, so they are left out. A name that has one may be another server on each host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use crate::identity::{Holder, Identity};
 use crate::server::{Server, Servers, is_one_server, is_set};
+use crate::table::MountTable;
+use crate::uri::Uri;
 
 /// Scheme and volume for which several hosts are one. None: they are one for all.
 type Scope = Option<(Vec<u8>, Vec<u8>)>;
@@ -20,19 +24,29 @@ type Fact = (Scope, Vec<Vec<Server>>);
 #[derive(Clone, Debug, Default)]
 pub struct Aliases {
     facts: BTreeSet<Fact>,
-    /// The classes in each scope, once they are asked for. That of all is in each of them.
+    /// Names that have a loopback or link-local address on some host.
+    host_names: BTreeSet<Server>,
+    /// The classes in each scope, made when they are first needed. The classes of no scope are in each of them.
     classes: OnceLock<BTreeMap<Scope, Classes>>,
 }
 
 impl PartialEq for Aliases {
     fn eq(&self, other: &Self) -> bool {
-        self.facts == other.facts
+        (&self.facts, &self.host_names) == (&other.facts, &other.host_names)
     }
 }
 
 impl Eq for Aliases {}
 
 impl Aliases {
+    /// What the mounts of a table say of their servers.
+    #[must_use]
+    pub fn of(table: &MountTable) -> Self {
+        let mut aliases = Self::default();
+        table.iter().for_each(|(_, root)| aliases.add(root.identity()));
+        aliases
+    }
+
     /// Adds what a mount knows of its servers. The result does not depend on the order of calls.
     ///
     /// A name that has several addresses, in one mount or in several, may be several servers (round robin). It joins nothing; its addresses
@@ -47,14 +61,15 @@ impl Aliases {
     }
 
     fn add_servers(&mut self, identity: &Identity, servers: &Servers) {
-        let hosts = servers.hosts();
+        let (own, hosts): (Vec<_>, Vec<_>) =
+            servers.hosts().iter().partition(|host| host.iter().any(Server::is_of_one_host));
+        self.host_names.extend(own.into_iter().flatten().filter(|server| server.is_name()).cloned());
         let single = hosts.iter().filter(|host| is_one_server(host.iter()));
-        let mut facts: Vec<_> = single.map(|host| (None, vec![host.clone()])).collect();
+        let mut facts: Vec<_> = single.map(|host| (None, vec![(*host).clone()])).collect();
         if facts.len() != 1 || hosts.len() != 1 {
-            facts.push((scope_of(identity), hosts.to_vec()));
+            facts.push((scope_of(identity), hosts.into_iter().cloned().collect()));
         }
-        // One name or address alone says nothing.
-        facts.retain(|(_, hosts)| hosts.iter().flatten().nth(1).is_some());
+        facts.retain(|(_, hosts)| is_fact(hosts));
         self.facts.extend(facts);
         self.classes = OnceLock::new();
     }
@@ -62,99 +77,126 @@ impl Aliases {
     /// Adds what another host knows. The result does not depend on the order.
     pub fn merge(&mut self, other: Self) {
         self.facts.extend(other.facts);
+        self.host_names.extend(other.host_names);
         self.classes = OnceLock::new();
     }
 
-    /// What was added, in order.
-    pub(crate) fn facts(&self) -> impl ExactSizeIterator<Item = &Fact> {
-        self.facts.iter()
+    /// Facts, and names that have an address of one host only.
+    pub(crate) const fn parts(&self) -> (&BTreeSet<Fact>, &BTreeSet<Server>) {
+        (&self.facts, &self.host_names)
     }
 
-    /// Of what another rank sent. None: not in order, or a fact says nothing.
-    pub(crate) fn of_facts(facts: Vec<Fact>) -> Option<Self> {
-        let says_something = |(_, hosts): &Fact| {
-            hosts.iter().all(|host| is_set(host)) && hosts.iter().flatten().nth(1).is_some()
+    /// From the bytes of another rank. None: not in order, a fact that says nothing, or a server in the wrong place.
+    pub(crate) fn from_parts(facts: Vec<Fact>, host_names: Vec<Server>) -> Option<Self> {
+        let is_valid = |(_, hosts): &Fact| hosts.iter().all(|host| is_set(host)) && is_fact(hosts);
+        let is_valid = facts.is_sorted_by(|one, other| one < other)
+            && host_names.is_sorted_by(|one, other| one < other)
+            && facts.iter().all(is_valid)
+            && host_names.iter().all(Server::is_name);
+        is_valid.then(|| Self {
+            facts: facts.into_iter().collect(),
+            host_names: host_names.into_iter().collect(),
+            classes: OnceLock::new(),
+        })
+    }
+
+    /// The same name with all that is known of its servers: then names of one file have one canonical name and one hash on all hosts. A file
+    /// system that is known only by names that may be several servers becomes unknown.
+    #[must_use]
+    pub fn completed(&self, uri: &Uri) -> Uri {
+        uri.with_servers(&|identity, servers| self.completed_servers(identity, servers))
+    }
+
+    /// Without names that may be several servers, and with the first of each class. An address of one host identifies only what nothing else
+    /// does: then the first one.
+    fn completed_servers(&self, identity: &Identity, servers: &Servers) -> Vec<Server> {
+        let classes = self.classes.get_or_init(|| self.joined());
+        let Some(classes) = classes.get(&scope_of(identity)).or_else(|| classes.get(&None)) else {
+            return servers.known().to_vec();
         };
-        let is_valid = facts.is_sorted_by(|one, other| one < other) && facts.iter().all(says_something);
-        is_valid.then(|| Self { facts: facts.into_iter().collect(), classes: OnceLock::new() })
+        let certain = servers.known().iter().filter(|server| !classes.several.contains(*server));
+        let (own, others): (Vec<_>, Vec<_>) = certain.partition(|server| server.is_of_one_host());
+        if others.is_empty() {
+            return own.into_iter().take(1).cloned().collect();
+        }
+        others.into_iter().flat_map(|server| [server.clone(), classes.first_of(server).clone()]).collect()
     }
 
     /// Makes the classes from all facts: a later one can show that a name is several servers.
     fn joined(&self) -> BTreeMap<Scope, Classes> {
-        let several = several_servers(self.facts.iter().flat_map(|(_, hosts)| hosts));
+        let names = self.hosts_by_name();
         let scopes: BTreeSet<_> = self.facts.iter().map(|(scope, _)| scope.clone()).chain([None]).collect();
         let classes = |scope: Scope| {
-            let mut classes = Classes::default();
-            let known = self.facts.iter().filter(|(of, _)| of.is_none() || *of == scope);
-            for (_, hosts) in known {
-                classes.join(hosts.iter().flatten().filter(|server| !several.contains(*server)));
+            let several = names.iter().filter(|(_, hosts)| is_several(hosts, &scope));
+            let several = several.map(|(name, _)| *name).chain(&self.host_names);
+            let mut classes = Classes { several: several.cloned().collect(), ..Classes::default() };
+            for (_, hosts) in self.facts.iter().filter(|(of, _)| of.is_none() || *of == scope) {
+                classes.join(hosts.iter().flatten());
             }
             (scope, classes)
         };
         scopes.into_iter().map(classes).collect()
     }
 
-    fn classes_for(&self, identity: &Identity) -> Option<&Classes> {
-        let classes = self.classes.get_or_init(|| self.joined());
-        classes.get(&scope_of(identity)).or_else(|| classes.get(&None))
+    fn hosts_by_name(&self) -> BTreeMap<&Server, Vec<Named<'_>>> {
+        let mut all: BTreeMap<&Server, Vec<Named<'_>>> = BTreeMap::new();
+        for (scope, hosts) in &self.facts {
+            for host in hosts {
+                let names = host.iter().filter(|server| server.is_name());
+                names.for_each(|name| all.entry(name).or_default().push((scope, host)));
+            }
+        }
+        all
     }
+}
 
-    /// For each known server of a file system the first of all that is known to be the same. Names that get them have one canonical name
-    /// if they are one server.
-    #[must_use]
-    pub fn firsts(&self, identity: &Identity, servers: &Servers) -> Vec<Server> {
-        let classes = self.classes_for(identity);
-        let first = |server| classes.map_or(server, |classes| classes.first_of(server)).clone();
-        let mut firsts: Vec<Server> = servers.known().iter().map(first).collect();
-        firsts.sort();
-        firsts.dedup();
-        firsts
-    }
-
-    /// How servers stand in a canonical name: the first of all that is known to be the same.
-    pub(crate) fn text_of(&self, identity: &Identity, servers: &Servers) -> Vec<u8> {
-        let classes = if self.facts.is_empty() { None } else { self.classes_for(identity) };
-        let first = |server| classes.map_or(server, |classes| classes.first_of(server));
-        servers.known().iter().map(first).min().map(Server::text).unwrap_or_default()
-    }
+/// A name or address alone says nothing.
+fn is_fact(hosts: &[Vec<Server>]) -> bool {
+    let mut servers = hosts.iter().flatten();
+    servers.clone().nth(1).is_some() && servers.all(|server| !server.is_of_one_host())
 }
 
 fn scope_of(identity: &Identity) -> Scope {
     Some((identity.scheme.clone(), identity.volume.clone()))
 }
 
-/// Names whose addresses are not those of one server, or of which nobody knows that they are: an IPv4 address on one host and an IPv6 address on
-/// another one have nothing in common but the name.
-fn several_servers<'a>(hosts: impl Iterator<Item = &'a Vec<Server>>) -> BTreeSet<Server> {
-    let is_name = |server: &&Server| matches!(server, Server::Name(..));
-    let mut all: BTreeMap<&Server, Vec<&Vec<Server>>> = BTreeMap::new();
-    for host in hosts {
-        host.iter().filter(is_name).for_each(|name| all.entry(name).or_default().push(host));
-    }
-    let is_one = |hosts: &[&Vec<Server>]| {
-        let addresses: BTreeSet<_> =
-            hosts.iter().copied().flatten().filter(|server| !is_name(server)).collect();
-        let knows_all = |host: &&Vec<Server>| addresses.iter().all(|address| host.contains(address));
-        is_one_server(addresses.iter().copied()) && (addresses.is_empty() || hosts.iter().any(knows_all))
+/// A host that has a name, and the scope of the fact.
+type Named<'a> = (&'a Scope, &'a Vec<Server>);
+
+/// Whether a name may be several servers: it has addresses that are not known to be of one server. An IPv4 address on one host and an IPv6
+/// address on another one have nothing in common but the name. In a scope, a mount that lists all of them says that each leads to the volume.
+fn is_several(hosts: &[Named<'_>], scope: &Scope) -> bool {
+    let addresses: BTreeSet<_> =
+        hosts.iter().flat_map(|(_, host)| host.iter()).filter(|server| !server.is_name()).collect();
+    let is_one = is_one_server(addresses.iter().copied());
+    let joins = |(of, host): &Named<'_>| {
+        (is_one || (of.is_some() && *of == scope)) && addresses.iter().all(|address| host.contains(address))
     };
-    all.into_iter().filter(|(_, hosts)| !is_one(hosts)).map(|(name, _)| name.clone()).collect()
+    !addresses.is_empty() && !hosts.iter().any(joins)
 }
 
 #[derive(Clone, Debug, Default)]
 struct Classes {
+    /// Names that may be several servers. They are in no class.
+    several: BTreeSet<Server>,
     /// Each name or address that is not the first of its class, with one that sorts before it.
     earlier: BTreeMap<Server, Server>,
 }
 
 impl Classes {
-    fn join<'a>(&mut self, mut servers: impl Iterator<Item = &'a Server>) {
-        let Some(first) = servers.next() else { return };
-        for other in servers {
-            let (one, other) = (self.first_of(first).clone(), self.first_of(other).clone());
-            if one != other {
-                let (early, late) = if one < other { (one, other) } else { (other, one) };
-                self.earlier.insert(late, early);
+    fn join<'a>(&mut self, servers: impl Iterator<Item = &'a Server>) {
+        let mut first: Option<Server> = None;
+        for server in servers {
+            if self.several.contains(server) {
+                continue;
             }
+            let one = self.first_of(server).clone();
+            let other = first.take().map_or_else(|| one.clone(), |first| self.first_of(&first).clone());
+            if one != other {
+                let (early, late) = if one < other { (&one, &other) } else { (&other, &one) };
+                self.earlier.insert(late.clone(), early.clone());
+            }
+            first = Some(one.min(other));
         }
     }
 
@@ -169,77 +211,4 @@ impl Classes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Host, MountTable, Silent};
-
-    /// What a mount knows, with its table of types.
-    fn identity(mounted: &str) -> Identity {
-        let line = format!("1 0 0:4 / / rw - {mounted}");
-        let table =
-            MountTable::from_bytes(line.as_bytes(), &Silent::on(Host::new(b"boot", b"node"))).unwrap();
-        table.uri_of(b"/").unwrap().identity().clone()
-    }
-
-    fn text(aliases: &Aliases, identity: &Identity) -> String {
-        let Holder::Servers(servers) = &identity.holder else { panic!("no servers") };
-        String::from_utf8(aliases.text_of(identity, servers)).unwrap()
-    }
-
-    fn of(identities: &[&Identity]) -> Aliases {
-        let mut aliases = Aliases::default();
-        identities.iter().for_each(|identity| aliases.add(identity));
-        aliases
-    }
-
-    #[test]
-    fn classes_do_not_depend_on_the_order() {
-        let known = [
-            identity("nfs a:/e rw,addr=10.0.0.2"),
-            identity("nfs b:/f rw,addr=10.0.0.2"),
-            identity("nfs 10.0.0.2:/g rw"),
-            identity("nfs c:/e rw"),
-        ];
-        let other = identity("cifs //b/e rw,addr=10.0.0.2");
-        for order in [[0, 1, 2, 3], [2, 1, 0, 3], [1, 3, 0, 2]] {
-            let aliases = of(&order.map(|at| &known[at]));
-            for same in known[..3].iter().chain([&other]) {
-                assert_eq!(text(&aliases, same), "10.0.0.2");
-            }
-            assert_eq!(text(&aliases, &known[3]), "c");
-        }
-    }
-
-    // A client of a pool names some of its servers. These are no less two servers for NFS, and for another volume.
-    #[test]
-    fn servers_of_a_pool_are_one_for_its_volume_only() {
-        for pool in [
-            "wekafs a,b/fs rw",
-            "dvs /lus rw,path=/lus,nodename=a:b",
-            "ceph a,b:/ rw",
-            "fuse.glusterfs a,b:/v1 rw",
-            "lustre a:b:/fs rw",
-            "pvfs2 tcp://a:3334/fs,tcp://b:3334/fs rw",
-        ] {
-            let aliases = of(&[&identity(pool)]);
-            let (one, other) = (identity("nfs4 a:/e rw"), identity("nfs4 b:/e rw"));
-            assert_ne!(text(&aliases, &one), text(&aliases, &other), "{pool}");
-        }
-        let aliases = of(&[&identity("wekafs a,b/fs rw"), &identity("dvs /lus rw,path=/lus,nodename=a:b")]);
-        assert_eq!(text(&aliases, &identity("wekafs b/fs rw")), "a");
-        // Each node has a directory of its own, which it also exports.
-        assert_eq!(text(&aliases, &identity("dvs /var rw,path=/var,nodename=b")), "b");
-    }
-
-    // Round robin: two hosts got other addresses for one name.
-    #[test]
-    fn a_name_with_several_addresses_joins_nothing() {
-        let known = [identity("nfs filers:/e rw,addr=10.0.0.1"), identity("nfs filers:/e rw,addr=10.0.0.2")];
-        let aliases = of(&[&known[0], &known[1]]);
-        assert_eq!(
-            (text(&aliases, &known[0]), text(&aliases, &known[1])),
-            ("10.0.0.1".into(), "10.0.0.2".into())
-        );
-        assert_eq!(text(&of(&[&known[0]]), &identity("nfs filers:/f rw")), "10.0.0.1");
-    }
-}
+mod tests;

@@ -17,7 +17,7 @@ pub enum Relation {
     Same,
     /// They do not.
     Different,
-    /// What is known does not tell: ranks must find out, as by a file that one makes and the other looks for.
+    /// What is known does not decide: ranks must find out, for example by a file that one creates and another one searches.
     Unknown,
 }
 
@@ -101,7 +101,7 @@ impl Identity {
         self.known
     }
 
-    /// Whether hosts can tell from the name alone that it is one file system. Otherwise they must find out.
+    /// Whether its name alone shows that it is one file system on all hosts. Otherwise they must find out.
     #[must_use]
     pub fn is_proven(&self) -> bool {
         self.is_held() || matches!(self.holder, Holder::Local(_))

@@ -16,8 +16,12 @@ use crate::tree::Index;
 use crate::uri::{Uri, removed_root, root_suffix};
 
 /// How many loop devices and overlays may lie in each other. The kernel stacks two overlays at most, and images can lie in images. Names
-/// contain the names of all that lies below, so that deeper stacks would have names without bound.
+/// contain the names of all that lies below, so that deeper stacks would have names without bound: they are unknown. Other ranks decode names
+/// as deep as this.
 pub(crate) const DEPTH_MAX: u32 = 4;
+
+/// How many names one name may contain: the kernel takes 500 layers for an overlay. With more it is unknown.
+const NAMES_MAX: usize = 1024;
 
 /// Answers that stay true while the mount table changes.
 pub(crate) type Addresses = HashMap<Vec<u8>, Vec<IpAddr>>;
@@ -85,13 +89,20 @@ fn disks(probes: &dyn Probes) -> Vec<(Vec<u8>, Vec<u8>)> {
     disks
 }
 
+/// What an image or layers are made of, before the names of the mounts below it are known.
+struct Stack {
+    /// Mounts with a path in each: one for an image, the topmost layer first for an overlay.
+    parts: Vec<(usize, Vec<u8>)>,
+    /// Of an image, the part of the device.
+    volume: Vec<u8>,
+    is_image: bool,
+}
+
 /// The state of one mount while names are made.
-#[derive(Clone)]
 enum Name {
-    Open,
-    /// Being made: who comes here again is in a circle.
-    Begun,
-    Made(Uri),
+    Stack(Stack),
+    /// With the number of names in it.
+    Made(Uri, usize),
 }
 
 /// Makes the names of all roots.
@@ -99,48 +110,71 @@ pub(crate) struct Namer<'a> {
     mounts: &'a [Mount],
     index: &'a Index,
     asker: Asker<'a>,
-    names: Vec<Name>,
 }
 
 impl<'a> Namer<'a> {
-    pub(crate) fn new(mounts: &'a [Mount], index: &'a Index, asker: Asker<'a>) -> Self {
-        Self { mounts, index, asker, names: vec![Name::Open; mounts.len()] }
+    pub(crate) const fn new(mounts: &'a [Mount], index: &'a Index, asker: Asker<'a>) -> Self {
+        Self { mounts, index, asker }
     }
 
-    /// The names, in the order of the mounts, and the addresses that were found.
+    /// The names, in the order of the mounts, and the addresses that were found. Each round names what lies on mounts that are named already, so
+    /// that names do not depend on the order of mounts. What is left lies too deep, or in a circle.
     pub(crate) fn names(mut self) -> (Vec<Uri>, Addresses) {
-        let names = (0..self.mounts.len()).map(|mount| self.name(mount, DEPTH_MAX)).collect();
+        let mut names: Vec<_> = (0..self.mounts.len()).map(|mount| self.begun(mount)).collect();
+        for _ in 0..DEPTH_MAX {
+            let made: Vec<_> =
+                (0..).zip(&names).filter_map(|(mount, name)| self.stacked(mount, name, &names)).collect();
+            if made.is_empty() {
+                break;
+            }
+            made.into_iter().for_each(|(mount, uri, count)| names[mount] = Name::Made(uri, count));
+        }
+        let name = |(mount, name)| match name {
+            Name::Made(uri, _) => uri,
+            Name::Stack(_) => self.plain(mount),
+        };
+        let names = (0..).zip(names).map(name).collect();
         // A resolver that does not answer now may answer later.
         self.asker.addresses.retain(|_, addresses| !addresses.is_empty());
         (names, self.asker.addresses)
     }
 
-    fn name(&mut self, mount: usize, depth: u32) -> Uri {
-        match &self.names[mount] {
-            Name::Made(uri) => return uri.clone(),
-            Name::Begun => return self.plain(mount),
-            Name::Open => {}
-        }
-        self.names[mount] = Name::Begun;
-        let uri = self.made(mount, depth);
-        self.names[mount] = Name::Made(uri.clone());
-        uri
-    }
-
-    fn made(&mut self, mount: usize, depth: u32) -> Uri {
+    /// The name of a mount that does not depend on others.
+    fn begun(&mut self, mount: usize) -> Name {
         let of = &self.mounts[mount];
         self.asker.is_visible = self.index.shows(mount);
-        let stacked = match (depth.checked_sub(1), of.rule()) {
+        let stack = match of.rule() {
             _ if of.is_removed() => None,
-            (None, _) => None,
-            (Some(depth), UriRule::Device) => self.image(of, depth),
-            (Some(depth), UriRule::Layers) => self.layers(of, depth),
-            _ => rules::found(of, &mut self.asker),
+            UriRule::Device => self.image(of),
+            UriRule::Layers => self.layers(of),
+            _ => {
+                let found = rules::found(of, &mut self.asker);
+                let uri = found.map(|found| self.uri(of, found));
+                return Name::Made(uri.unwrap_or_else(|| self.plain(mount)), 1);
+            }
         };
-        match stacked {
-            Some(found) => self.uri(of, found),
-            None => self.plain(mount),
+        stack.map_or_else(|| Name::Made(self.plain(mount), 1), Name::Stack)
+    }
+
+    /// The name of an image or overlay, with the number of names in it. None: it has one already, or some part has none yet.
+    fn stacked(&mut self, mount: usize, name: &Name, names: &[Name]) -> Option<(usize, Uri, usize)> {
+        let Name::Stack(stack) = name else { return None };
+        let mut count = 1;
+        let part = |(below, path): &(usize, Vec<u8>)| match &names[*below] {
+            Name::Made(uri, more) => {
+                count += more;
+                Some(uri.below(path))
+            }
+            Name::Stack(_) => None,
+        };
+        let mut parts = stack.parts.iter().map(part).collect::<Option<Vec<_>>>()?;
+        if count > NAMES_MAX {
+            return Some((mount, self.plain(mount), 1));
         }
+        let holder =
+            if stack.is_image { Holder::Image(Box::new(parts.pop()?)) } else { Holder::Layers(parts) };
+        let found = Found { holder, volume: stack.volume.clone(), prefix: Vec::new() };
+        Some((mount, self.uri(&self.mounts[mount], found), count))
     }
 
     /// What the kernel alone says of a mount: its device.
@@ -177,7 +211,7 @@ impl<'a> Namer<'a> {
     }
 
     /// The image of a loop device, or of a partition of one.
-    fn image(&mut self, mount: &Mount, depth: u32) -> Option<Found> {
+    fn image(&self, mount: &Mount) -> Option<Stack> {
         let device = mount.source.strip_prefix(b"/dev/")?;
         let digits = device.strip_prefix(b"loop")?;
         let end = digits.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(digits.len());
@@ -194,36 +228,27 @@ impl<'a> Namer<'a> {
         let offset = if offset.is_empty() { b"0" } else { offset };
         let volume =
             if partition.is_empty() && offset == b"0" { Vec::new() } else { [offset, partition].concat() };
-        let image = self.path(file, mount, depth)?;
-        Some(Found { holder: Holder::Image(Box::new(image)), volume, prefix: Vec::new() })
+        Some(Stack { parts: vec![self.path(file, mount)?], volume, is_image: true })
     }
 
     /// The layers of an overlay that cannot be written to. One with an upper layer is local to its kernel: what is written to it, no
     /// other host sees.
-    fn layers(&mut self, mount: &Mount, depth: u32) -> Option<Found> {
+    fn layers(&self, mount: &Mount) -> Option<Stack> {
         if mount.option("upperdir").is_some() {
             return None;
         }
         let layers = rules::lower_layers(mount);
-        let layers = layers.iter().map(|layer| self.path(layer, mount, depth)).collect::<Option<Vec<_>>>()?;
-        (!layers.is_empty()).then(|| Found {
-            holder: Holder::Layers(layers),
-            volume: Vec::new(),
-            prefix: Vec::new(),
-        })
+        let parts = layers.iter().map(|layer| self.path(layer, mount)).collect::<Option<Vec<_>>>()?;
+        (!parts.is_empty()).then_some(Stack { parts, volume: Vec::new(), is_image: false })
     }
 
-    /// The name of a path that lies below a mount. None: it is relative to a directory that is not known, or here it leads back
-    /// to the mount, so that it was meant in another namespace.
-    fn path(&mut self, path: &[u8], above: &Mount, depth: u32) -> Option<Uri> {
+    /// The mount of a path that lies below another mount, and the path in it. None: it is relative to a directory that is not known, or here
+    /// it leads back to the mount, so that it was meant in another namespace.
+    fn path(&self, path: &[u8], above: &Mount) -> Option<(usize, Vec<u8>)> {
         let path = normal(path)?;
-        let mount = self.index.find(&path)?;
-        if self.mounts[mount].device == above.device || matches!(self.names[mount], Name::Begun) {
-            return None;
-        }
-        let root = self.name(mount, depth);
+        let mount = self.index.find(&path).filter(|mount| self.mounts[*mount].device != above.device)?;
         let rest = below(without_root_slash(&path), without_root_slash(&self.mounts[mount].point))?;
-        Some(root.below(rest))
+        Some((mount, rest.to_vec()))
     }
 }
 

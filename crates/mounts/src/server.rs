@@ -61,6 +61,17 @@ impl Server {
         Self::ThisHost([address, b".", &here.network, b"@", &here.boot_id].concat(), suffix.to_vec())
     }
 
+    /// Whether it is a name, not an address.
+    pub(crate) const fn is_name(&self) -> bool {
+        matches!(self, Self::Name(..))
+    }
+
+    /// Whether it is an address that means something on one host only.
+    #[must_use]
+    pub const fn is_of_one_host(&self) -> bool {
+        matches!(self, Self::ThisHost(..))
+    }
+
     /// How it stands in a canonical URI.
     #[must_use]
     pub fn text(&self) -> Vec<u8> {
@@ -125,7 +136,7 @@ pub(crate) fn is_set(servers: &[Server]) -> bool {
 pub struct Servers {
     /// Each host that the mount names, with its addresses, sorted, each once.
     hosts: Vec<Vec<Server>>,
-    /// All of them and what other hosts know of them, sorted, each once.
+    /// What identifies them, sorted, each once: all of them, and what other hosts know of them.
     known: Vec<Server>,
     /// The first one that the mount names.
     shown: Vec<u8>,
@@ -143,11 +154,11 @@ impl Servers {
         Some(Self { hosts, known, shown })
     }
 
-    /// Adds what is known to be another name or address of it.
-    pub(crate) fn add(&mut self, more: impl IntoIterator<Item = Server>) {
-        self.known.extend(more);
-        self.known.sort();
-        self.known.dedup();
+    /// The same hosts, identified by these names and addresses. None: there are none.
+    pub(crate) fn known_by(&self, mut known: Vec<Server>) -> Option<Self> {
+        known.sort();
+        known.dedup();
+        (!known.is_empty()).then(|| Self { known, ..self.clone() })
     }
 
     /// Hosts, all names and addresses, and the one for people.
@@ -157,11 +168,7 @@ impl Servers {
 
     /// Of what another rank sent. None: it names no server, or not in order.
     pub(crate) fn from_parts(hosts: Vec<Vec<Server>>, known: Vec<Server>, shown: Vec<u8>) -> Option<Self> {
-        let is_known = |server| known.binary_search(server).is_ok();
-        let is_valid = !hosts.is_empty()
-            && hosts.iter().all(|host| is_set(host))
-            && is_set(&known)
-            && hosts.iter().flatten().all(is_known);
+        let is_valid = !hosts.is_empty() && hosts.iter().all(|host| is_set(host)) && is_set(&known);
         is_valid.then_some(Self { hosts, known, shown })
     }
 
@@ -171,7 +178,7 @@ impl Servers {
         &self.hosts
     }
 
-    /// All names and addresses: at least one, sorted, addresses first.
+    /// All names and addresses that identify them: at least one, sorted, addresses first.
     #[must_use]
     pub fn known(&self) -> &[Server] {
         &self.known
@@ -196,7 +203,7 @@ impl Servers {
 
     /// How many of the known ones are addresses.
     fn addresses(&self) -> usize {
-        self.known.partition_point(|server| !matches!(server, Server::Name(..)))
+        self.known.partition_point(|server| !server.is_name())
     }
 }
 

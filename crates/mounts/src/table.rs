@@ -98,6 +98,12 @@ impl MountTable {
         self.mounts.iter().zip(&self.roots)
     }
 
+    /// Mounts whose mount points lead to them, with the names of their roots.
+    pub fn visible(&self) -> impl Iterator<Item = (&Mount, &Uri)> {
+        let all = self.iter().zip(0..);
+        all.filter(|(_, mount)| self.index.shows(*mount)).map(|(named, _)| named)
+    }
+
     /// Number of mounts.
     #[must_use]
     pub fn len(&self) -> usize {

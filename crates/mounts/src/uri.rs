@@ -1,11 +1,10 @@
 //! The global name of a file: what holds its file system, and its path there. Equal names mean equal files. Made from memory; it follows no
-//! links, and knows nothing of hard links.
+//! links, and hard links have different names.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::aliases::Aliases;
 use crate::identity::{DeviceOn, Holder, Identity, Relation};
 use crate::path::without_root_slash;
 use crate::server::{Server, Servers};
@@ -63,20 +62,19 @@ impl Uri {
         }
     }
 
-    /// The same name with what other hosts know of its servers: `more` gets a file system and its servers, and returns other names and
-    /// addresses of these ([`Aliases::firsts`] does). Images and layers get theirs, too.
+    /// The same name with other names and addresses of its servers: `known` gets a file system and its servers, and returns all that
+    /// identify them. Nothing: it is not known who holds the file system ([`Aliases::completed`](crate::Aliases::completed) uses it). Images and
+    /// layers get theirs, too.
     #[must_use]
-    pub fn with_servers(&self, more: &dyn Fn(&Identity, &Servers) -> Vec<Server>) -> Self {
+    pub fn with_servers(&self, known: &dyn Fn(&Identity, &Servers) -> Vec<Server>) -> Self {
         let holder = match &self.identity.holder {
-            Holder::Servers(servers) => {
-                let mut servers = servers.clone();
-                let found = more(&self.identity, &servers);
-                servers.add(found);
-                Holder::Servers(servers)
-            }
-            Holder::Image(image) => Holder::Image(Box::new(image.with_servers(more))),
+            Holder::Servers(servers) => match servers.known_by(known(&self.identity, servers)) {
+                Some(servers) => Holder::Servers(servers),
+                None => Holder::Unknown(self.identity.device.clone()),
+            },
+            Holder::Image(image) => Holder::Image(Box::new(image.with_servers(known))),
             Holder::Layers(layers) => {
-                Holder::Layers(layers.iter().map(|layer| layer.with_servers(more)).collect())
+                Holder::Layers(layers.iter().map(|layer| layer.with_servers(known)).collect())
             }
             Holder::Cluster(_) | Holder::Local(_) | Holder::Unknown(_) => return self.clone(),
         };
@@ -155,17 +153,8 @@ impl Uri {
     /// The name in bytes that are the same on all hosts for one file, as far as its server is known by the same names there.
     #[must_use]
     pub fn canonical(&self) -> Vec<u8> {
-        self.canonical_with(&Aliases::default())
-    }
-
-    /// The same with what several hosts know of names and addresses of servers.
-    #[must_use]
-    pub fn canonical_with(&self, aliases: &Aliases) -> Vec<u8> {
-        let text = Text {
-            servers: &|identity, servers| aliases.text_of(identity, servers),
-            device: &canonical_device,
-            kernel: &canonical_kernel,
-        };
+        let first = |servers: &Servers| servers.known().first().map(Server::text).unwrap_or_default();
+        let text = Text { servers: &first, device: &canonical_device, kernel: &canonical_kernel };
         let mut out = Vec::with_capacity(64 + self.path.len());
         text.write(self, &mut out);
         out
@@ -174,14 +163,8 @@ impl Uri {
     /// A hash of the canonical name: equal on all ranks for equal names, of other names with a probability of 2^-128.
     #[must_use]
     pub fn hash(&self) -> [u8; 16] {
-        self.hash_with(&Aliases::default())
-    }
-
-    /// The same with what several hosts know of names and addresses of servers.
-    #[must_use]
-    pub fn hash_with(&self, aliases: &Aliases) -> [u8; 16] {
         let mut hash = [0; 16];
-        hash.copy_from_slice(&blake3::hash(&self.canonical_with(aliases)).as_bytes()[..16]);
+        hash.copy_from_slice(&blake3::hash(&self.canonical()).as_bytes()[..16]);
         hash
     }
 }
@@ -204,7 +187,7 @@ fn removed_part(path: &[u8]) -> &[u8] {
 impl fmt::Display for Uri {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = Text {
-            servers: &|_, servers| servers.shown().to_vec(),
+            servers: &|servers| servers.shown().to_vec(),
             device: &shown_device,
             kernel: &|_| Vec::new(),
         };
@@ -234,7 +217,7 @@ fn device(on: &DeviceOn) -> String {
 
 /// How holders are written.
 struct Text<'a> {
-    servers: &'a dyn Fn(&Identity, &Servers) -> Vec<u8>,
+    servers: &'a dyn Fn(&Servers) -> Vec<u8>,
     device: &'a dyn Fn(&DeviceOn) -> Vec<u8>,
     kernel: &'a dyn Fn(&DeviceOn) -> Vec<u8>,
 }
@@ -246,7 +229,7 @@ impl Text<'_> {
         escape(&identity.scheme, b"+.-_", out);
         out.extend_from_slice(b"://");
         match &identity.holder {
-            Holder::Servers(servers) => escape(&(self.servers)(identity, servers), b"[]:@,.-_", out),
+            Holder::Servers(servers) => escape(&(self.servers)(servers), b"[]:@,.-_", out),
             Holder::Cluster(id) => escape(id, b":@.-_", out),
             Holder::Local(on) | Holder::Unknown(on) => escape(&(self.device)(on), b":@.-_", out),
             Holder::Image(image) => {

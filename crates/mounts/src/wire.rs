@@ -75,12 +75,15 @@ impl Code for Servers {
 
 impl Code for Aliases {
     fn encode(&self, out: &mut Vec<u8>) {
-        self.facts().len().encode(out);
-        self.facts().for_each(|fact| fact.clone().encode(out));
+        let (facts, host_names) = self.parts();
+        facts.len().encode(out);
+        facts.iter().for_each(|fact| fact.clone().encode(out));
+        host_names.len().encode(out);
+        host_names.iter().for_each(|name| name.encode(out));
     }
 
     fn decode(bytes: &mut &[u8]) -> Option<Self> {
-        Self::of_facts(Code::decode(bytes)?)
+        Self::from_parts(Code::decode(bytes)?, Code::decode(bytes)?)
     }
 }
 

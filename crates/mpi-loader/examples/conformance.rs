@@ -3,6 +3,7 @@
 //! instead:
 //!
 //! - `job`: the engine's jobs over the fabric.
+//! - `queries`: the queries of `atta-status` (`queries.rs`).
 //! - `abort`: one rank aborts in the middle of a job.
 //! - `slow`: one rank stops in the middle of a large message (`slow.rs`).
 //! - `deaths`: the first and the last rank kill themselves. The second one prints the line.
@@ -12,6 +13,8 @@
 //! that MPI writes one, and a core file, if the limits allow one.
 #![expect(unsafe_code, reason = "the standard library has no call that sets how a signal is handled")]
 
+#[path = "queries/queries.rs"]
+mod queries;
 #[path = "slow/slow.rs"]
 mod slow;
 
@@ -56,6 +59,7 @@ fn run(launcher: &Launcher) -> Result<(), String> {
     let conforms = match what.as_deref() {
         Some("abort") => job::abort_reaches_all(&mut endpoint),
         Some("job") => job::conformance(&mut endpoint, seed),
+        Some("queries") => queries::conformance(&mut endpoint),
         Some("slow") => slow::conformance(&mut endpoint),
         Some("deaths") => deaths(&mut endpoint).map(|fate| {
             if fate == Fate::Dies {

@@ -107,6 +107,13 @@ fn jobs_conform_under_every_mpi() {
     }
 }
 
+#[test]
+fn queries_are_answered_under_every_mpi() {
+    for mpi in mpis("queries_are_answered_under_every_mpi") {
+        (1..=4).for_each(|ranks| expect_conforming(mpi, ranks, &["queries"]));
+    }
+}
+
 // The first and the last rank kill themselves.
 #[test]
 fn ranks_die_and_the_others_go_on() {

@@ -1,7 +1,5 @@
 //! What ranks must be able to do together: reduce, broadcast, multicast. A fabric that can do these can carry all queries. Here are the ranks of a
-//! session (threads, MPI, simulator) and a process alone. It knows nothing of files.
-
-use std::convert::Infallible;
+//! session (threads, MPI, simulator) and a process alone. Files are not its subject.
 
 use atta_code::Code;
 use atta_runtime::{RankError, Session};
@@ -76,15 +74,12 @@ impl Collective for Session<'_> {
     }
 }
 
-/// A process that is its only rank. It sends no messages.
-///
-/// # Panics
-/// Its `broadcast` panics without a value.
+/// A process that is its only rank. It sends no messages. It has the results and errors of a [`Session`] of one rank.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 
 impl Collective for Alone {
-    type Error = Infallible;
+    type Error = RankError;
 
     fn rank(&self) -> u32 {
         0
@@ -94,15 +89,15 @@ impl Collective for Alone {
         1
     }
 
-    fn reduce<T: Code>(&mut self, own: T, _merge: impl FnMut(&mut T, T)) -> Result<Option<T>, Infallible> {
+    fn reduce<T: Code>(&mut self, own: T, _merge: impl FnMut(&mut T, T)) -> Result<Option<T>, RankError> {
         Ok(Some(own))
     }
 
-    fn broadcast<T: Code>(&mut self, value: Option<T>) -> Result<T, Infallible> {
-        Ok(value.expect("the first rank has a value"))
+    fn broadcast<T: Code>(&mut self, value: Option<T>) -> Result<T, RankError> {
+        value.ok_or(RankError::Stuck("the first rank gives no value"))
     }
 
-    fn multicast<T: Code>(&mut self, _group: &Ranks, value: Option<T>) -> Result<Option<T>, Infallible> {
-        Ok(value)
+    fn multicast<T: Code>(&mut self, group: &Ranks, value: Option<T>) -> Result<Option<T>, RankError> {
+        if group.contains(0) { self.broadcast(value).map(Some) } else { Ok(None) }
     }
 }

@@ -1,10 +1,14 @@
 //! Sizes and digests of files of this rank. Only consistency asks for them, and only of ranks that must read.
 
+use std::fs::File;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 
 use atta_entry::Errno;
-use rustix::fs::{FileType, Mode, OFlags};
+use atta_mounts::normal;
+use atta_sys::{open_directory_path, retry};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags};
 
 /// A BLAKE3 digest.
 pub type Digest = [u8; 32];
@@ -13,6 +17,10 @@ pub type Digest = [u8; 32];
 const BUFFER_BYTES: usize = 1 << 20;
 /// Of a file without a size, as the kernel makes them when they are read, at most so many bytes are read.
 const UNSIZED_BYTES_MAX: u64 = 64 << 20;
+
+const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
+const DIRECTORY: OFlags =
+    OFlags::PATH.union(OFlags::CLOEXEC).union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
 
 /// What is asked of a file. A trait, so that tests answer by themselves.
 pub trait Contents {
@@ -29,7 +37,7 @@ pub trait Contents {
     fn digest(&self, path: &[u8], begin: u64, end: Option<u64>) -> Result<Digest, Errno>;
 }
 
-/// Files of this host. Symbolic links are followed.
+/// Files of this host. Symbolic links are not followed, as in names: a path with one is an error, ELOOP.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemContents;
 
@@ -49,16 +57,16 @@ impl Contents for SystemContents {
         // It may grow as fast as it is read.
         let (digest, at) = digest_of(&file, begin, end.unwrap_or(u64::MAX).min(most.saturating_add(1)))?;
         match before.size {
-            0 if at > most => Err(Errno(rustix::io::Errno::FBIG.raw_os_error())),
+            0 if at > most => Err(Errno::FBIG),
             0 => Ok(digest),
             _ if state_of(&file)? == before => Ok(digest),
-            _ => Err(Errno(rustix::io::Errno::AGAIN.raw_os_error())),
+            _ => Err(Errno::AGAIN),
         }
     }
 }
 
 /// The digest of a part, and where it ends.
-fn digest_of(file: &std::fs::File, begin: u64, end: u64) -> Result<(Digest, u64), Errno> {
+fn digest_of(file: &File, begin: u64, end: u64) -> Result<(Digest, u64), Errno> {
     let (mut at, mut buffer, mut hasher) = (begin, vec![0; BUFFER_BYTES], blake3::Hasher::new());
     loop {
         let wanted = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX).min(BUFFER_BYTES);
@@ -82,14 +90,36 @@ struct State {
     changed: (i64, u64),
 }
 
-/// Does not wait for the other end of a pipe.
-fn opened(path: &[u8]) -> Result<std::fs::File, Errno> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let opened = rustix::fs::open(path, flags, Mode::empty());
-    opened.map(std::fs::File::from).map_err(|errno| Errno(errno.raw_os_error()))
+/// Opens what the name of a path means: the path is made normal, as for the name, and no link is followed. It does not wait for the other end of
+/// a pipe. ELOOP: there is a link in the path.
+fn opened(path: &[u8]) -> Result<File, Errno> {
+    let path = normal(path).ok_or(Errno::INVAL)?;
+    let open = || rustix::fs::openat2(CWD, &path[..], READ, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+    match retry(open) {
+        // Linux before 5.6, or a filter of system calls.
+        Err(Errno::NOSYS | Errno::PERM) => opened_by_names(&path),
+        opened => opened.map(File::from),
+    }
 }
 
-fn state_of(file: &std::fs::File) -> Result<State, Errno> {
+/// The same name by name.
+fn opened_by_names(path: &[u8]) -> Result<File, Errno> {
+    let (above, name) = path.split_at(path.iter().rposition(|byte| *byte == b'/').ok_or(Errno::INVAL)?);
+    let mut directory = open_directory_path(b"/", false)?;
+    for name in above.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+        let opened = retry(|| rustix::fs::openat(&directory, name, DIRECTORY, Mode::empty()));
+        directory = opened.map_err(|errno| if is_link(&directory, name) { Errno::LOOP } else { errno })?;
+    }
+    let name = if name == b"/" { b"." } else { &name[1..] };
+    retry(|| rustix::fs::openat(&directory, name, READ | OFlags::NOFOLLOW, Mode::empty())).map(File::from)
+}
+
+fn is_link(directory: &OwnedFd, name: &[u8]) -> bool {
+    let found = retry(|| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW));
+    found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Symlink)
+}
+
+fn state_of(file: &File) -> Result<State, Errno> {
     let found = rustix::fs::fstat(file).map_err(|errno| Errno(errno.raw_os_error()))?;
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => Ok(State {
@@ -97,8 +127,8 @@ fn state_of(file: &std::fs::File) -> Result<State, Errno> {
             modified: (found.st_mtime, found.st_mtime_nsec),
             changed: (found.st_ctime, found.st_ctime_nsec),
         }),
-        FileType::Directory => Err(Errno(rustix::io::Errno::ISDIR.raw_os_error())),
-        _ => Err(Errno(rustix::io::Errno::INVAL.raw_os_error())),
+        FileType::Directory => Err(Errno::ISDIR),
+        _ => Err(Errno::INVAL),
     }
 }
 
@@ -121,7 +151,38 @@ mod tests {
         assert_eq!(SystemContents.digest(&file, 5, Some(2_500_000)), Ok(of(&bytes[5..2_500_000])));
         assert_eq!(SystemContents.digest(&file, 2_999_999, Some(9_000_000)), Ok(of(&bytes[2_999_999..])));
         assert_eq!(SystemContents.size(&path("none")), Ok(None));
-        assert_eq!(SystemContents.size(&path("")), Err(Errno(rustix::io::Errno::ISDIR.raw_os_error())));
+        assert_eq!(SystemContents.size(&path("")), Err(Errno::ISDIR));
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let scratch = atta_testkit::scratch::Scratch::new("contents").unwrap();
+        let top = atta_mounts::resolved(&scratch.join("").into_os_string().into_vec()).unwrap();
+        std::fs::create_dir(scratch.join("a")).unwrap();
+        std::fs::write(scratch.join("a/file"), "text").unwrap();
+        for (target, link) in [("a", "to_a"), ("a/file", "to_file"), ("nothing", "to_nothing")] {
+            std::os::unix::fs::symlink(target, scratch.join(link)).unwrap();
+        }
+        for (path, expected) in [
+            (&b"/a/file"[..], Ok(Some(4))),
+            (b"/to_a/../a/./file/", Ok(Some(4))),
+            (b"/to_a/file", Err(Errno::LOOP)),
+            (b"/to_file", Err(Errno::LOOP)),
+            (b"/to_nothing", Err(Errno::LOOP)),
+            (b"/a/file/x", Err(Errno::NOTDIR)),
+            (b"/a/none", Ok(None)),
+            (b"/none/file", Ok(None)),
+            (b"/a", Err(Errno::ISDIR)),
+        ] {
+            let path = [&top[..], path].concat();
+            assert_eq!(SystemContents.size(&path), expected, "{}", String::from_utf8_lossy(&path));
+            // Where the kernel has no `openat2`.
+            let by_names = opened_by_names(&normal(&path).unwrap()).and_then(|file| state_of(&file));
+            let by_names = by_names.map(|state| state.size);
+            assert_eq!(by_names, expected.and_then(|size| size.ok_or(Errno::NOENT)));
+        }
+        assert_eq!(opened_by_names(b"/").and_then(|file| state_of(&file)), Err(Errno::ISDIR));
+        assert_eq!(SystemContents.size(b"relative"), Err(Errno::INVAL));
     }
 
     #[test]
@@ -130,11 +191,8 @@ mod tests {
         let pipe = scratch.join("pipe").into_os_string().into_vec();
         rustix::fs::mknodat(rustix::fs::CWD, &pipe[..], FileType::Fifo, Mode::from_raw_mode(0o600), 0)
             .unwrap();
-        assert_eq!(SystemContents.size(&pipe), Err(Errno(rustix::io::Errno::INVAL.raw_os_error())));
-        assert_eq!(
-            SystemContents.digest(&pipe, 0, None),
-            Err(Errno(rustix::io::Errno::INVAL.raw_os_error()))
-        );
+        assert_eq!(SystemContents.size(&pipe), Err(Errno::INVAL));
+        assert_eq!(SystemContents.digest(&pipe, 0, None), Err(Errno::INVAL));
         assert_eq!(SystemContents.digest(b"/dev/zero", 0, None).map_err(|errno| errno.0), Err(22));
     }
 
@@ -154,7 +212,7 @@ mod tests {
             });
             // Times have the steps of the kernel's clock.
             let digest = || SystemContents.digest(path.as_os_str().as_encoded_bytes(), 0, None);
-            let changed = (0..1000).any(|_| digest() == Err(Errno(rustix::io::Errno::AGAIN.raw_os_error())));
+            let changed = (0..1000).any(|_| digest() == Err(Errno::AGAIN));
             is_over.store(true, std::sync::atomic::Ordering::Relaxed);
             changed
         });

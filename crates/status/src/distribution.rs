@@ -1,8 +1,8 @@
 //! What is known of a path over all ranks, and the answers that follow from it. Every rank has the same, so that answers need no message.
 
 use crate::class::Key;
-use crate::look::Reaches;
 use crate::options::Options;
+use crate::seen::Reaches;
 use crate::verdict::{Group, Groups, Verdict};
 
 /// An answer. Unknown is not a failure: what mount tables say does not decide, and ranks have to try it out.
@@ -141,6 +141,13 @@ impl Distribution {
     #[must_use]
     pub fn own_group(&self) -> Option<&Group> {
         self.list().iter().find(|group| Some(group.key) == self.own.0)
+    }
+
+    /// Whether an estimate of the number of groups may decide something.
+    pub(crate) fn needs_estimate(&self) -> bool {
+        let Groups { low, high, .. } = self.groups();
+        let may_decide = low <= self.poor_max && high > self.poor_max && self.list().is_empty();
+        may_decide && self.is_fully_distributed() != Answer::Yes
     }
 
     fn is_missing(&self) -> bool {

@@ -15,7 +15,8 @@ pub enum StatusError<E> {
         /// The lowest rank on which this is so.
         rank: u32,
     },
-    /// A file cannot be read, so that its contents cannot be compared.
+    /// A file cannot be read, so that its contents cannot be compared. ELOOP: its path has a symbolic link, which names do not follow; resolve
+    /// it first ([`resolved`](atta_mounts::resolved)).
     Unreadable {
         /// The lowest rank on which this is so.
         rank: u32,
@@ -37,6 +38,9 @@ impl<E: fmt::Display> fmt::Display for StatusError<E> {
         match self {
             Self::Collective(error) => error.fmt(out),
             Self::NoMount { rank } => write!(out, "the path is below no mount on rank {rank}"),
+            Self::Unreadable { rank, errno } if *errno == Errno::LOOP => {
+                write!(out, "the path has a symbolic link on rank {rank}: resolve the path first")
+            }
             Self::Unreadable { rank, errno } => write!(out, "cannot read the file on rank {rank}: {errno}"),
             Self::Protocol => out.write_str("ranks do not ask the same questions in the same order"),
         }

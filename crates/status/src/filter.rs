@@ -1,6 +1,6 @@
 //! A Bloom filter that estimates how many different names there are, in messages of a bounded size (Ahn et al. 2013, section IV.E): `m` bits for
-//! twice as many names over ln 2, two positions for each name, and the number that makes the bits that are set most likely. It cannot tell
-//! which names there are.
+//! twice as many names over ln 2, two positions for each name, and the number that makes the bits that are set most likely. Which names there
+//! are, it does not show.
 //!
 //! Few positions are kept and sent as such. From one in 16 on, all bits are: then they take fewer bytes.
 
@@ -51,6 +51,11 @@ impl Filter {
     #[must_use]
     pub const fn bits(&self) -> u32 {
         self.words * 32
+    }
+
+    /// The most bytes of a message with it, about.
+    pub(crate) const fn bytes_max(&self) -> usize {
+        self.words as usize * 4 + 8
     }
 
     /// Adds a name by its hash.
@@ -224,7 +229,7 @@ mod tests {
         println!("{} of {SERVERS}: {:.3} %, longest message {bytes} bytes", estimate.number, error * 100.0);
         assert!(error < 0.02 && !estimate.is_full, "{estimate:?}");
         assert!(bytes <= 150 * 1024, "{bytes}");
-        assert!(bytes >= SERVERS as usize / 4, "a filter so short cannot tell as many apart: {bytes}");
+        assert!(bytes >= SERVERS as usize / 4, "a filter so short cannot count as many: {bytes}");
     }
 
     #[test]

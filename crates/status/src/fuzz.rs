@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use atta_code::Code;
 use atta_entry::Errno;
-use atta_mounts::{Host, MountTable, Silent};
+use atta_mounts::{Aliases, Host, MountTable, Silent};
 use atta_testkit::fuzz::Target;
 use atta_testkit::fuzz_code;
 
@@ -12,21 +12,26 @@ use crate::class::{Class, Run, Wanted};
 use crate::consistency::{Digests, Failed, Sizes};
 use crate::evidence::{Detail, Evidence, Sighting, Space};
 use crate::inspection::{Finding, Findings};
-use crate::known::Known;
-use crate::look::{Look, Reaches, named};
 use crate::measure::Speed;
+use crate::sameness::{Differing, View};
 use crate::saved_map::SavedMap;
+use crate::seen::{Kinds, Reaches, Seen, named};
 use crate::speeds::{Measured, Speeds};
 use crate::verdict::{Group, Groups, Verdict};
 use crate::{Alone, Estimate, Filter, MountMap, Options, Ranks, Status};
 
-/// A look of three ranks at two files.
-fn seen_by_three(table: &MountTable) -> Look {
-    let seen = |path: &[u8], rank| Look::of(named(table, &Known::of(table), path), rank);
+/// What three ranks see of two files.
+fn seen_by_three(table: &MountTable) -> Seen {
+    let seen = |path: &[u8], rank| Seen::of(named(table, &Aliases::of(table), path), rank, Wanted::ALL);
     let mut all = seen(b"/home/f", 1);
     all.merge(seen(b"/f", 300), Wanted::ALL);
     all.merge(seen(b"/home/f", 2), Wanted::ALL);
     all
+}
+
+fn sampled_view() -> View {
+    let (uri, fact) = ("nfs://server/e".to_owned(), "/e is inode 2".to_owned());
+    View { rank: 300, host: b"node".to_vec(), uri, fact, key: Some([7; 16]) }
 }
 
 fn filter(names: u8, names_max: u32) -> Filter {
@@ -59,9 +64,9 @@ fn targets() -> Vec<Target> {
     let text = b"21 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
         36 21 0:40 / /home rw - nfs4 server:/export/home rw,addr=192.0.2.7\n";
     let table = MountTable::from_bytes(text, &Silent::on(Host::new(b"boot", b"node"))).unwrap();
-    let look = seen_by_three(&table);
-    let verdict = Verdict::of(look.clone(), 400);
-    let class = look.run.classes.values().next().unwrap().clone();
+    let seen = seen_by_three(&table);
+    let verdict = Verdict::of(seen.clone(), 400, false);
+    let class = seen.run.classes.values().next().unwrap().clone();
     let group = verdict.list[0].clone();
     let mut ranks = Ranks::of(0);
     ranks.add(&Ranks::of(7));
@@ -81,11 +86,12 @@ fn targets() -> Vec<Target> {
         mark: Some(300),
         marks_differ: true,
     };
+    let view = sampled_view();
     let mut all = files(&table);
     all.extend(crate::places::fuzz::targets());
     all.extend([
         fuzz_code!("class.rs: Class", Class, [class]).holding(100),
-        fuzz_code!("class.rs: Run", Run, [look.run]).holding(200),
+        fuzz_code!("class.rs: Run", Run, [seen.run.clone()]).holding(200),
         fuzz_code!("consistency.rs: Failed", Failed, [failed]),
         fuzz_code!("consistency.rs: Sizes", Sizes, [sizes]),
         fuzz_code!("consistency.rs: Digests", Digests, [digests]).holding(64),
@@ -101,11 +107,14 @@ fn targets() -> Vec<Target> {
         fuzz_code!("filter.rs: Filter", Filter, [filter(3, 400), filter(200, 40)]),
         fuzz_code!("inspection.rs: Finding", Finding, [finding]),
         fuzz_code!("inspection.rs: Findings", Findings, [findings]).holding(64),
-        fuzz_code!("known.rs: Known", Known, [Known::of(&table)]).holding(100),
-        fuzz_code!("look.rs: Look", Look, [look]).holding(200),
-        fuzz_code!("look.rs: Reaches", Reaches, [reaches]),
         fuzz_code!("options.rs: Options", Options, [Options::default()]),
         fuzz_code!("ranks.rs: Ranks", Ranks, [ranks]),
+        fuzz_code!("sameness.rs: View", View, [view.clone()]).holding(64),
+        fuzz_code!("sameness.rs: Differing", Differing, [Differing { first: view.clone(), other: view }])
+            .holding(128),
+        fuzz_code!("seen.rs: Kinds", Kinds, [seen.kinds]),
+        fuzz_code!("seen.rs: Reaches", Reaches, [reaches]),
+        fuzz_code!("seen.rs: Seen", Seen, [seen]).holding(200),
         fuzz_code!("verdict.rs: Groups", Groups, [groups]),
         fuzz_code!("verdict.rs: Group", Group, [group]),
         fuzz_code!("verdict.rs: Verdict", Verdict, [verdict]).holding(100),

@@ -3,18 +3,19 @@
 //! for consistency, which reads files where names do not decide. It writes nothing.
 //!
 //! ```text
-//!   path ──▶ Uri ──▶ Look ──── reduce: sorted runs of classes ───▶ first rank: Verdict ── broadcast ──▶ Distribution
+//!   path ──▶ Uri ──▶ Seen ──── reduce: sorted runs of classes ───▶ first rank: Verdict ── broadcast ──▶ Distribution
 //!        (mounts)     │                                                                                    │ yes, no, unknown
 //!                     └─ too many classes ▶ Filter ── reduce ──▶ estimate ── broadcast ────────────────────┘
 //! ```
 //!
 //! ```text
 //!   collective.rs    what ranks must be able to do together       ranks.rs       sets of ranks
-//!   known.rs         servers that are one, as all ranks know      class.rs       runs of classes, merged on the way up
-//!   look.rs          what one reduction gathers of a path         verdict.rs     what the first rank concludes
-//!   distribution.rs  answers and the descriptor of a rank         filter.rs      Bloom filter that estimates a number
-//!   status.rs        synchronous queries                          consistency.rs digests, where names do not decide
-//!   mount_map.rs     queries without a message                    contents.rs    sizes and digests of files
+//!   class.rs         runs of classes, merged on the way up        seen.rs        what one reduction gathers of a path
+//!   verdict.rs       what the first rank concludes                filter.rs      Bloom filter that estimates a number
+//!   distribution.rs  answers and the descriptor of a rank         status.rs      synchronous queries
+//!   mount_map.rs     queries without a message                    consistency.rs digests, where names do not decide
+//!   options.rs       what a caller may choose                     contents.rs    sizes and digests of files
+//!   sameness.rs      whether ranks may share the work of a path
 //!   inspection.rs    what ranks find under a path, compared       evidence.rs    what one rank finds
 //!   places.rs        which mounts suit what a job writes          measure.rs     speed of a directory
 //!   saved_map.rs     a map in a file, for programs without ranks  speeds.rs      speeds that were measured, in a file
@@ -45,15 +46,15 @@ mod evidence;
 mod filter;
 mod in_time;
 mod inspection;
-mod known;
-mod look;
 mod measure;
 mod mount_map;
 mod options;
 mod places;
 mod ranks;
+mod sameness;
 mod saved_map;
 mod sealed;
+mod seen;
 mod speeds;
 mod status;
 mod verdict;
@@ -77,6 +78,7 @@ pub use places::{
     own_sources, places,
 };
 pub use ranks::Ranks;
+pub use sameness::{Differing, Sameness, View, sameness};
 pub use saved_map::SavedMap;
 pub use sealed::SealedError;
 pub use speeds::{Measured, Speeds};

@@ -1,20 +1,24 @@
 //! Queries without a message: all ranks build a map of all mount points together, and then each answers alone, from memory. The map has the mount
 //! points of all ranks: below one of them, and above the next, every rank sees the names of the same mounts. It does not notice mounts that
-//! change later; then build another one. It knows nothing of contents.
+//! change later; then build another one. It has no contents of files.
 
 use std::collections::BTreeMap;
 
 use atta_mounts::normal;
 
+use crate::class::Wanted;
 use crate::collective::{Collective, concluded};
 use crate::distribution::{Answer, Descriptor, Distribution};
 use crate::error::StatusError;
-use crate::look::Look;
+use crate::seen::Seen;
 use crate::status::Status;
 use crate::verdict::{Groups, Verdict};
 
-/// The most mount points of all ranks together. With more there is no answer.
+/// The most mount points of all ranks together, and the most bytes of them. With more there is no answer.
 const POINTS_MAX: usize = 1 << 14;
+const POINTS_BYTES_MAX: usize = 4 << 20;
+/// The most bytes of all classes in a message. Each mount point has an equal part; what is more is not listed.
+const CLASSES_BYTES_MAX: u64 = 16 << 20;
 
 /// Mount points of ranks. None: too many.
 type Points = Option<BTreeMap<Vec<u8>, ()>>;
@@ -43,31 +47,13 @@ impl MountMap {
         status: &Status<'_>,
         collective: &mut C,
     ) -> Result<Self, StatusError<C::Error>> {
-        let own = bounded(status.table().iter().map(|(mount, _)| (mount.point.clone(), ())).collect());
-        let points = concluded(collective, own, merge_points, |points| points)?.unwrap_or_default();
-        let (rank, ranks) = (collective.rank(), collective.size());
-        let named: Vec<_> = points.keys().map(|point| status.named(point)).collect();
-        let keys: Vec<_> = named.iter().map(|named| named.as_ref().map(|(uri, _)| uri.hash())).collect();
-        let looks = named.into_iter().map(|named| Look::of(named, rank)).collect();
-        let count = points.len();
-        let merge = |all: &mut Vec<Look>, more: Vec<Look>| {
-            // Ranks with other points have no map.
-            all.truncate(more.len());
-            all.iter_mut().zip(more).for_each(|(all, more)| all.merge(more, status.wanted()));
-        };
-        let conclude =
-            |looks: Vec<Look>| looks.into_iter().map(|look| Verdict::of(look, ranks)).collect::<Vec<_>>();
-        let verdicts = concluded(collective, looks, merge, conclude)?;
-        if verdicts.len() != count {
-            return Err(StatusError::Protocol);
-        }
-        let mut map = BTreeMap::new();
-        for ((point, key), verdict) in points.into_keys().zip(keys).zip(verdicts) {
-            let mut found = Distribution::new(verdict, (key, rank), &status.options, ranks);
-            status.estimate(collective, &mut found)?;
-            map.insert(point, found);
-        }
-        Ok(Self { points: map })
+        let own = status.table().visible().map(|(mount, _)| (mount.point.clone(), ()));
+        let points =
+            concluded(collective, bounded(own.collect()), merge_points, |points| points)?.unwrap_or_default();
+        let points: Vec<_> = points.into_keys().collect();
+        let mut found = distributions(status, collective, &points)?;
+        status.estimate(collective, &mut found)?;
+        Ok(Self { points: points.into_iter().zip(found).collect() })
     }
 
     /// How a path is distributed. None: no mount is above it. Symbolic links are not followed. Only the lowest members of groups are known.
@@ -112,7 +98,7 @@ impl MountMap {
         self.answer(path, Distribution::is_unique)
     }
 
-    /// Whether the files under a path are equal: one file is, and of others only their contents tell.
+    /// Whether the files under a path are equal: one file is; of others only the contents would show it.
     #[must_use]
     pub fn is_consistent(&self, path: &[u8]) -> Answer {
         match self.is_unique(path) {
@@ -138,6 +124,36 @@ impl MountMap {
     }
 }
 
+/// How all points are distributed, by one reduction.
+fn distributions<C: Collective>(
+    status: &Status<'_>,
+    collective: &mut C,
+    points: &[Vec<u8>],
+) -> Result<Vec<Distribution>, StatusError<C::Error>> {
+    let (rank, ranks) = (collective.rank(), collective.size());
+    let own = status.wanted();
+    let wanted =
+        Wanted { bytes_max: own.bytes_max.min(CLASSES_BYTES_MAX / points.len().max(1) as u64), ..own };
+    let named: Vec<_> = points.iter().map(|point| status.named(point)).collect();
+    let keys: Vec<_> = named.iter().map(|named| named.as_ref().map(|(uri, _)| uri.hash())).collect();
+    let seen = named.into_iter().map(|named| Seen::of(named, rank, wanted)).collect();
+    let merge = |all: &mut Vec<Seen>, more: Vec<Seen>| {
+        // Ranks with other points have no map.
+        all.truncate(more.len());
+        all.iter_mut().zip(more).for_each(|(all, more)| all.merge(more, wanted));
+    };
+    let do_servers_differ = status.options.assume_servers_differ;
+    let conclude = |seen: Vec<Seen>| {
+        seen.into_iter().map(|seen| Verdict::of(seen, ranks, do_servers_differ)).collect::<Vec<_>>()
+    };
+    let verdicts = concluded(collective, seen, merge, conclude)?;
+    if verdicts.len() != points.len() {
+        return Err(StatusError::Protocol);
+    }
+    let found = |(verdict, key)| Distribution::new(verdict, (key, rank), &status.options, ranks);
+    Ok(verdicts.into_iter().zip(keys).map(found).collect())
+}
+
 fn merge_points(all: &mut Points, more: Points) {
     *all = match (all.take(), more) {
         (Some(mut all), Some(more)) => {
@@ -149,5 +165,6 @@ fn merge_points(all: &mut Points, more: Points) {
 }
 
 fn bounded(points: BTreeMap<Vec<u8>, ()>) -> Points {
-    (points.len() <= POINTS_MAX).then_some(points)
+    let bytes: usize = points.keys().map(Vec::len).sum();
+    (points.len() <= POINTS_MAX && bytes <= POINTS_BYTES_MAX).then_some(points)
 }

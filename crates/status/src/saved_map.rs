@@ -6,12 +6,12 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use atta_code::{Code, record};
-use atta_mounts::MountTable;
+use atta_mounts::{Aliases, MountTable};
 
 use crate::collective::{Collective, concluded};
 use crate::distribution::Distribution;
 use crate::error::StatusError;
-use crate::known::Known;
+
 use crate::mount_map::MountMap;
 use crate::sealed::{Kind, SealedError, read, sealed, unsealed, write};
 use crate::speeds::seconds;
@@ -29,13 +29,13 @@ pub struct SavedMap {
     ranks: u32,
     poor_max: u32,
     /// What all ranks know of servers.
-    known: Known,
+    aliases: Aliases,
     points: BTreeMap<Vec<u8>, Verdict>,
     /// Names of the hosts of representatives.
     hosts: BTreeMap<u32, Vec<u8>>,
 }
 
-record!(SavedMap { saved_at, ranks, poor_max, known, points, hosts } if is_valid);
+record!(SavedMap { saved_at, ranks, poor_max, aliases, points, hosts } if is_valid);
 
 impl SavedMap {
     fn is_valid(&self) -> bool {
@@ -64,7 +64,7 @@ impl SavedMap {
             saved_at,
             ranks,
             poor_max: status.options.poor_max(ranks),
-            known: status.known().clone(),
+            aliases: status.aliases().clone(),
             points: map.points().map(|(point, found)| (point.to_vec(), found.verdict.clone())).collect(),
             hosts,
         })
@@ -80,7 +80,7 @@ impl SavedMap {
             own: (key, u32::MAX),
             poor_max: self.poor_max,
         };
-        let key = |point: &[u8]| Some(self.known.completed(&table.uri_of(point)?).hash());
+        let key = |point: &[u8]| Some(self.aliases.completed(&table.uri_of(point)?).hash());
         let own = |(point, verdict): (&Vec<u8>, &_)| (point.clone(), of(verdict, key(point)));
         let ranks_points = MountMap::of(self.points.iter().map(own).collect());
         // Below a mount that only this process has, it sees something else.
@@ -153,7 +153,7 @@ impl SavedMap {
 }
 
 /// The name of the host, as its mounts have it.
-fn host_of(table: &MountTable) -> Vec<u8> {
+pub(crate) fn host_of(table: &MountTable) -> Vec<u8> {
     let root = table.iter().next();
     root.map(|(_, uri)| uri.identity().device.host.name.clone()).unwrap_or_default()
 }

@@ -1,8 +1,7 @@
 //! Synchronous queries: all ranks ask the same question at the same time. Each costs one reduction and one broadcast; consistency, and an
 //! estimate of the number of servers, cost more. It remembers nothing of earlier questions.
 
-use atta_mounts::{MountTable, Uri};
-use atta_sys::file_systems::Reach;
+use atta_mounts::{Aliases, MountTable};
 
 use crate::class::{Key, Wanted};
 use crate::collective::{Collective, concluded};
@@ -10,19 +9,22 @@ use crate::consistency;
 use crate::contents::{Contents, SystemContents};
 use crate::distribution::{Answer, Distribution};
 use crate::error::StatusError;
-use crate::filter::Filter;
-use crate::known::Known;
-use crate::look::{Look, named};
+use crate::filter::{Estimate, Filter};
 use crate::options::Options;
+use crate::seen::{Named, Seen, named};
 use crate::verdict::Verdict;
 
 /// Members that are named of each class, unless all are asked for: so many ranks may share the work for a file.
 pub(crate) const MEMBERS_MAX: u32 = 64;
+/// The most bytes of classes in a message, unless all are asked for: 64 names of 16 KiB.
+const CLASSES_BYTES_MAX: u64 = 1 << 20;
+/// The most bytes of filters in a message.
+const FILTERS_BYTES_MAX: usize = 16 << 20;
 
 /// The mount table of this rank, and what all ranks know of servers.
 pub struct Status<'t> {
     table: &'t MountTable,
-    known: Known,
+    aliases: Aliases,
     pub(crate) options: Options,
     pub(crate) contents: &'t dyn Contents,
 }
@@ -32,9 +34,6 @@ impl std::fmt::Debug for Status<'_> {
         out.debug_struct("Status").field("options", &self.options).finish_non_exhaustive()
     }
 }
-
-/// A path as this rank has it: its name and where its data is.
-pub(crate) type Named = Option<(Uri, Reach)>;
 
 impl<'t> Status<'t> {
     /// Gathers what all ranks know of servers. All ranks call this, before any query. The options of the first rank count on all.
@@ -46,9 +45,9 @@ impl<'t> Status<'t> {
         table: &'t MountTable,
         options: Options,
     ) -> Result<Self, StatusError<C::Error>> {
-        let (known, options) =
-            concluded(collective, Known::of(table), Known::merge, |known| (known, options))?;
-        Ok(Self { table, known, options, contents: &SystemContents })
+        let (aliases, options) =
+            concluded(collective, Aliases::of(table), Aliases::merge, |aliases| (aliases, options))?;
+        Ok(Self { table, aliases, options, contents: &SystemContents })
     }
 
     /// Reads files by other means.
@@ -67,8 +66,8 @@ impl<'t> Status<'t> {
         collective: &mut C,
         path: &[u8],
     ) -> Result<Distribution, StatusError<C::Error>> {
-        let mut found = self.look(collective, path, self.wanted())?;
-        self.estimate(collective, &mut found)?;
+        let mut found = self.ask(collective, path, self.wanted())?;
+        self.estimate(collective, std::slice::from_mut(&mut found))?;
         Ok(found)
     }
 
@@ -81,7 +80,7 @@ impl<'t> Status<'t> {
         collective: &mut C,
         path: &[u8],
     ) -> Result<Distribution, StatusError<C::Error>> {
-        self.look(collective, path, Wanted::ALL)
+        self.ask(collective, path, Wanted::ALL)
     }
 
     /// Whether all ranks have a path on their own hosts.
@@ -93,7 +92,7 @@ impl<'t> Status<'t> {
         collective: &mut C,
         path: &[u8],
     ) -> Result<Answer, StatusError<C::Error>> {
-        Ok(self.look(collective, path, self.wanted())?.is_fully_distributed())
+        Ok(self.ask(collective, path, self.wanted())?.is_fully_distributed())
     }
 
     /// Whether a path is on many servers, or on all hosts.
@@ -129,12 +128,12 @@ impl<'t> Status<'t> {
         collective: &mut C,
         path: &[u8],
     ) -> Result<Answer, StatusError<C::Error>> {
-        Ok(self.look(collective, path, self.wanted())?.is_unique())
+        Ok(self.ask(collective, path, self.wanted())?.is_unique())
     }
 
     /// Whether the files that ranks see under a path are equal. A unique file is, and no rank opens it. Of other files the representatives of the
     /// groups compare sizes first, then digests, to which other ranks of their groups contribute if a file is large. Where there are more
-    /// groups than the options tell apart, all ranks do. A path that exists on some ranks only is not consistent.
+    /// groups than the options allow, all ranks do. A path that exists on some ranks only is not consistent.
     ///
     /// # Errors
     /// As [`distribution`](Self::distribution); or a rank that must read the file cannot.
@@ -143,27 +142,28 @@ impl<'t> Status<'t> {
         collective: &mut C,
         path: &[u8],
     ) -> Result<Answer, StatusError<C::Error>> {
-        let found = self.look(collective, path, self.wanted())?;
+        let found = self.ask(collective, path, self.wanted())?;
         consistency::is_consistent(self, collective, path, &found)
     }
 
     pub(crate) fn wanted(&self) -> Wanted {
-        Wanted { classes_max: self.options.classes_max.max(1), members_max: MEMBERS_MAX }
+        let classes_max = self.options.classes_max.max(1);
+        Wanted { bytes_max: CLASSES_BYTES_MAX, classes_max, members_max: MEMBERS_MAX }
     }
 
     pub(crate) fn named(&self, path: &[u8]) -> Named {
-        named(self.table, &self.known, path)
+        named(self.table, &self.aliases, path)
     }
 
-    pub(crate) const fn known(&self) -> &Known {
-        &self.known
+    pub(crate) const fn aliases(&self) -> &Aliases {
+        &self.aliases
     }
 
     pub(crate) fn table(&self) -> &'t MountTable {
         self.table
     }
 
-    fn look<C: Collective>(
+    fn ask<C: Collective>(
         &self,
         collective: &mut C,
         path: &[u8],
@@ -172,35 +172,46 @@ impl<'t> Status<'t> {
         let (rank, ranks) = (collective.rank(), collective.size());
         let named = self.named(path);
         let key = named.as_ref().map(|(uri, _)| uri.hash());
-        let merge = |all: &mut Look, more| all.merge(more, wanted);
-        let verdict: Verdict =
-            concluded(collective, Look::of(named, rank), merge, |look| Verdict::of(look, ranks))?;
+        let merge = |all: &mut Seen, more| all.merge(more, wanted);
+        let conclude = |seen| Verdict::of(seen, ranks, self.options.assume_servers_differ);
+        let verdict = concluded(collective, Seen::of(named, rank, wanted), merge, conclude)?;
         match verdict.missing {
             Some(rank) => Err(StatusError::NoMount { rank }),
             None => Ok(Distribution::new(verdict, (key, rank), &self.options, ranks)),
         }
     }
 
-    /// Estimates the number of groups, if that may decide. All ranks decide alike.
+    /// Estimates the number of groups where that may decide, in one reduction. All ranks have the same numbers, so that all decide alike. Beyond
+    /// the bytes of a message the numbers stay as they are.
     pub(crate) fn estimate<C: Collective>(
         &self,
         collective: &mut C,
-        found: &mut Distribution,
+        found: &mut [Distribution],
     ) -> Result<(), StatusError<C::Error>> {
-        let groups = found.groups();
-        let is_local = found.is_fully_distributed() == Answer::Yes;
-        if is_local
-            || groups.low > found.poor_max
-            || groups.high <= found.poor_max
-            || !found.list().is_empty()
-        {
+        let names_max = collective.size().min(self.options.servers_max);
+        let filters_max = (FILTERS_BYTES_MAX / Filter::new(names_max).bytes_max()).max(1);
+        let open = found.iter_mut().filter(|found| found.needs_estimate());
+        let open: Vec<_> = open.take(filters_max).collect();
+        if open.is_empty() {
             return Ok(());
         }
-        let own = filter(found.own.0, collective.size().min(self.options.servers_max));
-        let estimate = concluded(collective, own, Filter::merge, |all| all.estimate())?;
-        found.verdict.estimate(estimate.ok_or(StatusError::Protocol)?);
+        let own: Vec<_> = open.iter().map(|found| filter(found.own.0, names_max)).collect();
+        let conclude = |all: Vec<Filter>| all.iter().map(Filter::estimate).collect::<Vec<Option<Estimate>>>();
+        let estimates = concluded(collective, own, merge_filters, conclude)?;
+        if estimates.len() != open.len() {
+            return Err(StatusError::Protocol);
+        }
+        for (found, estimate) in open.into_iter().zip(estimates) {
+            found.verdict.estimate(estimate.ok_or(StatusError::Protocol)?);
+        }
         Ok(())
     }
+}
+
+/// Of ranks with other filters nothing is left.
+fn merge_filters(all: &mut Vec<Filter>, more: Vec<Filter>) {
+    all.truncate(more.len());
+    all.iter_mut().zip(more).for_each(|(all, more)| all.merge(more));
 }
 
 /// A filter with the name of this rank.

@@ -1,13 +1,13 @@
-//! What the first rank concludes from a look, and sends to all: groups of ranks, and how many there are for certain. Names that may mean one
+//! What the first rank concludes from what all ranks see, and sends to all: groups of ranks, and how many there are for certain. Names that may mean one
 //! file stay apart, and bound the number from above; what is known to differ bounds it from below.
 
 use atta_code::record;
-use atta_mounts::Relation;
+use atta_mounts::{Relation, Uri};
 
 use crate::class::{Class, Key, Run};
 use crate::filter::Estimate;
-use crate::look::{Look, Reaches};
 use crate::ranks::Ranks;
+use crate::seen::{Reaches, Seen, is_nfs};
 
 /// Names are compared pair by pair if that takes no more comparisons, of some 100 ns each.
 const COMPARISONS_MAX: usize = 1 << 20;
@@ -45,7 +45,7 @@ impl Group {
     }
 }
 
-/// What all ranks learn of a look.
+/// What all ranks get to know of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) missing: Option<u32>,
@@ -53,36 +53,39 @@ pub(crate) struct Verdict {
     pub(crate) groups: Groups,
     /// By their lowest ranks. Empty: there are too many.
     pub(crate) list: Vec<Group>,
-    pub(crate) has_indefinite: bool,
+    /// Different names are different files.
+    pub(crate) all_differ: bool,
 }
 
-record!(Verdict { missing, reaches, groups, list, has_indefinite });
+record!(Verdict { missing, reaches, groups, list, all_differ });
 
 impl Verdict {
-    pub(crate) fn of(look: Look, ranks: u32) -> Self {
-        let Look { missing, reaches, has_indefinite, run } = look;
-        let compared = Compared::of(&run);
+    /// `do_servers_differ`: see [`Options::assume_servers_differ`](crate::Options::assume_servers_differ).
+    pub(crate) fn of(seen: Seen, ranks: u32, do_servers_differ: bool) -> Self {
+        let Seen { missing, reaches, kinds, run } = seen;
+        let all_differ = kinds.all_differ(do_servers_differ);
+        let compared = Compared::of(&run, do_servers_differ);
         let mut low = compared.low();
-        if run.is_cut && !has_indefinite {
-            // One more was left out, and all differ.
-            low = low.saturating_add(1);
+        if run.cut.is_some() && all_differ {
+            // One more was left out. There may be no other.
+            low = low.max(u32::try_from(run.classes.len()).unwrap_or(u32::MAX).saturating_add(1));
         }
-        let (groups, list) = if run.is_cut {
+        let (groups, list) = if run.cut.is_some() {
             (Groups { low, high: ranks, is_estimate: false }, Vec::new())
         } else {
             let high = u32::try_from(run.classes.len()).unwrap_or(u32::MAX);
             (Groups { low, high, is_estimate: false }, list(run, &compared))
         };
-        Self { missing, reaches, groups, list, has_indefinite }
+        Self { missing, reaches, groups, list, all_differ }
     }
 
     /// Takes in an estimate of the number of names, where there are too many.
     pub(crate) fn estimate(&mut self, estimate: Estimate) {
         let Groups { low, high, .. } = self.groups;
         let number = estimate.number.clamp(low, high.max(low));
-        // Names that may mean one file may be fewer files.
-        let low = if self.has_indefinite { low } else { number };
-        let high = if estimate.is_full { high } else { number };
+        // Names that may mean one file may be fewer files. That there is only one, an estimate does not show.
+        let low = if self.all_differ { number } else { low };
+        let high = if estimate.is_full { high } else { number.max(2).min(high.max(low)) };
         self.groups = Groups { low, high, is_estimate: true };
     }
 }
@@ -112,11 +115,13 @@ struct Compared {
 }
 
 impl Compared {
-    fn of(run: &Run) -> Self {
+    fn of(run: &Run, do_servers_differ: bool) -> Self {
         let classes: Vec<&Class> = run.classes.values().collect();
         let is_indefinite = |at: &usize| !classes[*at].uri.identity().is_definite();
         let indefinite: Vec<usize> = (0..classes.len()).filter(is_indefinite).collect();
         let definite = classes.len() - indefinite.len();
+        let nfs = indefinite.iter().filter(|at| is_nfs(classes[**at].uri.identity())).count();
+        let definite = if do_servers_differ { definite.max(nfs) } else { definite };
         if indefinite.len().saturating_mul(classes.len()) > COMPARISONS_MAX {
             let is_doubtful = vec![true; classes.len()];
             return Self { is_doubtful, sets: 1, definite, has_different: definite > 1 };
@@ -125,7 +130,7 @@ impl Compared {
         let mut has_different = definite > 1;
         for one in indefinite {
             for other in (0..classes.len()).filter(|other| *other != one) {
-                match classes[one].uri.relation(&classes[other].uri) {
+                match relation(&classes[one].uri, &classes[other].uri, do_servers_differ) {
                     Relation::Different => has_different = true,
                     // Names of one file have one key, if their servers are known by the same names: that they are the same is not expected.
                     Relation::Unknown | Relation::Same => sets.join(one, other),
@@ -140,6 +145,15 @@ impl Compared {
     fn low(&self) -> u32 {
         let different = if self.has_different { 2 } else { 1 };
         u32::try_from(self.sets.max(self.definite).max(different)).unwrap_or(u32::MAX)
+    }
+}
+
+fn relation(one: &Uri, other: &Uri, do_servers_differ: bool) -> Relation {
+    match one.relation(other) {
+        Relation::Unknown if do_servers_differ && is_nfs(one.identity()) && is_nfs(other.identity()) => {
+            Relation::Different
+        }
+        relation => relation,
     }
 }
 
@@ -175,30 +189,31 @@ impl Sets {
 
 #[cfg(test)]
 mod tests {
-    use atta_mounts::{Host, MountTable, Silent};
+    use atta_mounts::{Aliases, Host, MountTable, Silent};
 
     use super::*;
     use crate::class::Wanted;
-    use crate::known::Known;
-    use crate::look::named;
+    use crate::seen::named;
 
     /// What ranks see of which the first have buckets, and the others servers with names that nobody can resolve.
-    fn seen(addresses: u32, names: u32, classes_max: u32) -> Verdict {
-        let server = |rank: u32| match rank < addresses {
+    fn seen(buckets: u32, names: u32, classes_max: u32) -> Verdict {
+        let server = |rank: u32| match rank < buckets {
             true => format!("fuse.goofys b{rank}"),
             false => format!("nfs s{rank}:/e"),
         };
         let line = |rank: u32| format!("{} 1 0:{rank} / /m{rank} rw - {} rw\n", rank + 2, server(rank));
-        let text: String = (0..addresses + names).map(line).collect();
+        let text: String = (0..buckets + names).map(line).collect();
         let text = format!("1 0 8:1 / / rw - ext4 /dev/sda1 rw\n{text}");
         let table =
             MountTable::from_bytes(text.as_bytes(), &Silent::on(Host::new(b"boot", b"node"))).unwrap();
-        let known = Known::of(&table);
-        let look = |rank| Look::of(named(&table, &known, format!("/m{rank}").as_bytes()), rank);
-        let mut all = Look::default();
-        let wanted = Wanted { classes_max, members_max: 1 };
-        (0..addresses + names).for_each(|rank| all.merge(look(rank), wanted));
-        Verdict::of(all, addresses + names)
+        let aliases = Aliases::of(&table);
+        let mut all = Seen::default();
+        let wanted = Wanted { classes_max, members_max: 1, ..Wanted::ALL };
+        for rank in 0..buckets + names {
+            let named = named(&table, &aliases, format!("/m{rank}").as_bytes());
+            all.merge(Seen::of(named, rank, wanted), wanted);
+        }
+        Verdict::of(all, buckets + names, false)
     }
 
     fn bounds(verdict: &Verdict) -> (u32, u32) {

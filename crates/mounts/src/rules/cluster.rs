@@ -85,7 +85,7 @@ pub(super) fn afs(mount: &Mount) -> Found {
 /// `BUCKET` or `BUCKET:PREFIX`: one name space for all users of the provider.
 pub(super) fn bucket(mount: &Mount) -> Option<Found> {
     let (bucket, prefix) = split_once(&mount.source, b":").unwrap_or((&mount.source, b""));
-    // The program's own name says that it serves all buckets of a user, or that it does not tell. A directory that gcsfuse mounts
+    // The program's own name says that it serves all buckets of a user, or that the bucket is not shown. A directory that gcsfuse mounts
     // (`--only-dir`) is not shown.
     let is_named = !matches!(bucket, b"" | b"goofys") && mount.kind.ends_with(b"goofys");
     is_named.then(|| Found::new(Holder::Cluster(bucket.to_vec()), b"", prefix))

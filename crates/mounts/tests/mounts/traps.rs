@@ -3,8 +3,9 @@
 
 use crate::answers::Answers;
 use crate::types::{TYPES, answers};
+use atta_entry::Code as _;
 use atta_mounts::Relation::{Different, Same, Unknown};
-use atta_mounts::{Aliases, Relation, Uri};
+use atta_mounts::{Aliases, Holder, Relation, Uri};
 use atta_sys::file_systems::Reach;
 
 fn here() -> Answers {
@@ -95,16 +96,15 @@ fn names_are_equal_for_equal_files_only() {
         assert_eq!(other.relation(one), relation, "{one} {other}");
         assert!(one.canonical() != other.canonical() || relation == Same, "{one} {other}");
         // All together know more than two.
-        let is_equal = one.canonical_with(&aliases) == other.canonical_with(&aliases);
-        assert!(
-            if is_equal { relation != Different } else { relation != Same },
-            "{one} {other}: {relation:?}"
-        );
+        let completed = [one, other].map(|uri| aliases.completed(uri));
+        let is_equal = completed[0].canonical() == completed[1].canonical();
+        assert!(!is_equal || relation != Different, "{one} {other}: {relation:?}");
+        assert_eq!(completed[0].relation(&completed[1]) == Same, is_equal, "{one} {other}");
         joined += usize::from(is_equal && relation == Unknown);
         let schemes = (&one.identity().scheme, &other.identity().scheme);
         assert!(!is_equal || schemes.0 == schemes.1, "{one} {other}");
     }
-    let names: Vec<_> = here.iter().map(|uri| uri.canonical_with(&aliases)).collect();
+    let names: Vec<_> = here.iter().map(|uri| aliases.completed(uri).canonical()).collect();
     for apart in [
         &[&b"nfs://a/e/e"[..], b"nfs://b/e/e"][..],
         &[b"9p://nid1/e/e", b"9p://nid2/e/e"],
@@ -148,7 +148,7 @@ fn names_and_addresses_of_a_server_are_one() {
     for uri in [&one, &other] {
         aliases.add(uri.identity());
     }
-    assert_eq!(one.hash_with(&aliases), other.hash_with(&aliases));
+    assert_eq!(aliases.completed(&one).hash(), aliases.completed(&other).hash());
 }
 
 // A.3: `[fd00::1]:/e` became `[fd001]`, and `srv:/` gave two slashes.
@@ -635,6 +635,45 @@ fn images_that_are_gone_are_not_guessed() {
     let answers = here().files(&[("/sys/block/loop3/loop/backing_file", "/m/image")]);
     let uri = answers.uri("7:3 / /m ro - squashfs /dev/loop3 ro", "/m/f");
     assert_eq!(uri.canonical(), b"squashfs://7:3@boot-1/f");
+}
+
+/// Overlays of one layer each, of which the first lies on NFS and each other one on the one before.
+fn stacked_overlays(count: u64) -> Vec<String> {
+    let overlay = |at: u64| format!("0:{} / /o{at} ro - overlay o ro,lowerdir=/o{}", 50 + at, at - 1);
+    let nfs = "0:50 / /o0 rw - nfs4 srv:/e rw,addr=10.0.0.5".to_owned();
+    std::iter::once(nfs).chain((1..=count).map(overlay)).collect()
+}
+
+// A name that was deeper than a decoder goes made the query fail on all ranks.
+#[test]
+fn names_are_no_deeper_than_other_ranks_decode() {
+    let mut lines = stacked_overlays(9);
+    let names = |lines: &[String]| {
+        let table = here().table(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        (0..10).map(|at| table.uri_of(format!("/o{at}/f").as_bytes()).unwrap()).collect::<Vec<_>>()
+    };
+    let found = names(&lines);
+    for (at, uri) in found.iter().enumerate() {
+        assert_eq!(Uri::decode_all(&uri.encoded()).as_ref(), Some(uri), "{at}: {uri}");
+        assert_eq!(matches!(uri.identity().holder, Holder::Unknown(_)), at > 4, "{at}: {uri}");
+    }
+    // In another order of lines.
+    lines.reverse();
+    assert_eq!(names(&lines), found);
+}
+
+// Layers of layers: 125,000 names in one.
+#[test]
+fn names_contain_a_bounded_number_of_others() {
+    let list = |below: u64| (0..50).map(|at| format!("/o{below}/{at}")).collect::<Vec<_>>().join(":");
+    let overlay = |at: u64| format!("0:{} / /o{at} ro - overlay o ro,lowerdir={}", 50 + at, list(at - 1));
+    let lines: Vec<_> = (1..=3).map(overlay).collect();
+    let table = here().table(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    let names: Vec<_> =
+        (1..=3).map(|at| table.uri_of(format!("/o{at}/f").as_bytes()).unwrap().canonical()).collect();
+    assert!(names[0].starts_with(b"overlay://[ext4://"));
+    let bytes: Vec<_> = names.iter().map(Vec::len).collect();
+    assert!(bytes.iter().all(|bytes| *bytes < 64 << 10), "{bytes:?}");
 }
 
 // A file system without a server's name that was mounted in the place of another one looks the same.

@@ -5,6 +5,8 @@
 //! of each job is known in advance. Only the totals are checked, since ranks may be processes. They hold a count for each task,
 //! added up by the protocol, so that a task that was lost or done twice shows.
 
+mod multicasts;
+
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -22,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The exit code of the aborting rank.
 const ABORTED: i32 = 9;
 
-/// Runs all jobs. Every rank must call it with its own endpoint, no messages in flight to it, and the same `seed`. Afterwards the
+/// Runs multicasts within groups, then all jobs. Every rank must call it with its own endpoint, no messages in flight to it, and the same `seed`. Afterwards the
 /// endpoint can be left.
 ///
 /// # Errors
@@ -30,6 +32,7 @@ const ABORTED: i32 = 9;
 pub fn conformance(endpoint: &mut dyn Endpoint, seed: u64) -> Result<(), String> {
     let rank = endpoint.rank();
     let mut number = seed;
+    multicasts::conform(endpoint, seed)?;
     for schedule in ScheduleKind::ALL {
         for split in Split::ALL {
             for termination in Termination::ALL {

@@ -20,6 +20,8 @@ struct File {
     size: Option<u64>,
     other_at: Option<u64>,
     errno: Option<Errno>,
+    /// It has a size, but cannot be read: a bad sector, or it changes.
+    digest_errno: Option<Errno>,
 }
 
 struct Fake<'l> {
@@ -35,6 +37,9 @@ impl Contents for Fake<'_> {
 
     fn digest(&self, _path: &[u8], begin: u64, end: Option<u64>) -> Result<Digest, Errno> {
         self.log.lock().unwrap().insert((self.rank, begin, end));
+        if let Some(errno) = self.file.digest_errno {
+            return Err(errno);
+        }
         let is_other = self.file.other_at.is_some_and(|at| at >= begin && end.is_none_or(|end| at < end));
         Ok([u8::from(is_other); 32])
     }
@@ -100,6 +105,26 @@ fn rank_that_cannot_read_is_named_on_all() {
     assert_eq!(asked(4, Options::default(), |_| File::default()).0, Err((0, Errno::NOENT)));
 }
 
+// All ranks get the same error, also those that read nothing, and although others find a difference.
+#[test]
+fn rank_that_cannot_digest_is_named_on_all() {
+    let file = |rank| File {
+        digest_errno: [1, 2].contains(&rank).then_some(Errno::IO),
+        other_at: (rank == 3).then_some(5),
+        ..of(8)
+    };
+    assert_eq!(asked(4, Options::default(), file).0, Err((1, Errno::IO)));
+    // A rank that reads no part does not count, and one that reads a part of a large file does.
+    let one = |at: u32, size: u64| {
+        move |rank| File { digest_errno: (rank == at).then_some(Errno::AGAIN), ..of(size) }
+    };
+    assert_eq!(asked(4, Options::default(), one(15, 8)).0, Ok(Yes));
+    assert_eq!(asked(4, Options::default(), one(11, 1 << 30)).0, Err((11, Errno::AGAIN)));
+    // Each rank reads.
+    let options = Options { classes_max: 3, ..Options::default() };
+    assert_eq!(asked(8, options, one(15, 8)).0, Err((15, Errno::AGAIN)));
+}
+
 #[test]
 fn large_files_are_read_in_shares() {
     const SIZE: u64 = (10 << 30) + 3;
@@ -151,4 +176,33 @@ fn copies_on_hosts_are_compared_by_their_bytes() {
     };
     assert_eq!(answer(["a", "b", "a"]), [Yes; 3]);
     assert_eq!(answer(["a", "b", "c"]), [No; 3]);
+}
+
+// The name of a path follows no links, so the file that a link leads to would be compared under the name of another one.
+#[test]
+fn links_are_refused_in_paths_that_are_read() {
+    let scratch = atta_testkit::scratch::Scratch::new("status").unwrap();
+    let top = atta_mounts::resolved(&scratch.join("").into_os_string().into_vec()).unwrap();
+    std::fs::create_dir(scratch.join("directory")).unwrap();
+    std::fs::write(scratch.join("directory/a"), "same").unwrap();
+    std::os::unix::fs::symlink("directory", scratch.join("link")).unwrap();
+    std::os::unix::fs::symlink("directory/a", scratch.join("b")).unwrap();
+    let answer = |path: &[u8]| {
+        let path = [&top[..], path].concat();
+        let mut found = on_ranks(2, |rank, session| {
+            let table = mounted(rank, "tmpfs none rw");
+            let status = Status::join(session, &table, Options::default()).unwrap();
+            status.is_consistent(session, &path)
+        });
+        assert_eq!(found[0].as_ref().ok(), found[1].as_ref().ok());
+        found.remove(0).map_err(|error| error.to_string())
+    };
+    assert_eq!(answer(b"/directory/a"), Ok(Yes));
+    // Parts that the name does not have.
+    assert_eq!(answer(b"/directory/../directory//./a/"), Ok(Yes));
+    assert_eq!(answer(b"/link/../directory/a"), Ok(Yes));
+    for link in [&b"/link/a"[..], b"/b"] {
+        let error = answer(link).unwrap_err();
+        assert!(error.contains("symbolic link") && error.contains("resolve"), "{error}");
+    }
 }

@@ -134,3 +134,76 @@ fn map_is_built_by_two_reductions() {
     assert_eq!(found, [2; 40]);
     assert_eq!(traffic.messages, 4 * 39, "however many mounts there are");
 }
+
+// Each host has a server of its own at this address. Nobody else can use what it knows of that.
+#[test]
+fn servers_of_one_host_are_not_sent() {
+    let longest = |ranks: u32| {
+        let mount = "nfs4 localhost:/e rw,addr=127.0.0.1";
+        let tables: Vec<_> = (0..ranks).map(|rank| mounted(rank, mount)).collect();
+        let join = |rank: u32, session: &mut Session<'_>| {
+            Status::join(session, &tables[rank as usize], Options::default())
+                .unwrap()
+                .is_unique(session, b"/m/f")
+                .unwrap()
+        };
+        let rank = |rank, _: &mut Session<'_>| rank;
+        let (found, traffic) = counted(ranks, rank, |rank, session| {
+            Status::join(session, &tables[rank as usize], Options::default()).map(drop).unwrap();
+        });
+        assert_eq!(found.len(), ranks as usize);
+        let answers = counted(ranks, rank, join).0;
+        assert!(answers.iter().all(|answer| *answer == Answer::Unknown), "{answers:?}");
+        traffic.longest
+    };
+    assert_eq!(longest(30), longest(2));
+}
+
+#[test]
+fn all_estimates_of_a_map_take_one_reduction() {
+    let line = |rank: u32, at: u32| format!("0:{} / /m{at} rw - fuse.goofys b{}-{at} rw", 40 + at, rank % 8);
+    let tables: Vec<_> = (0..40)
+        .map(|rank| {
+            let lines: Vec<_> = (0..30).map(|at| line(rank, at)).collect();
+            crate::ranks::Knows::on(rank).table(&lines.iter().map(String::as_str).collect::<Vec<_>>())
+        })
+        .collect();
+    // More than 4 are not counted exactly, and up to 10 are few.
+    let options = Options { classes_max: 4, ranks_per_server: 4, ..Options::default() };
+    let (found, traffic) = counted(
+        40,
+        |rank, session| Status::join(session, &tables[rank as usize], options).unwrap(),
+        |status, session| {
+            let map = MountMap::build(&status, session).unwrap();
+            let groups = [b"/m7/f", b"/m9/f"].map(|path| map.groups(path).unwrap());
+            groups.map(|groups| groups.is_estimate && (7..=9).contains(&groups.high))
+        },
+    );
+    assert_eq!(found, [[true; 2]; 40]);
+    println!("estimates of a map: {traffic:?}");
+    assert_eq!(traffic.messages, 6 * 39);
+}
+
+// 1,000 mount points with a name of some 2 KiB on each of 40 ranks: the first rank gets those of 17 ranks in one message.
+#[test]
+fn messages_of_a_map_are_bounded() {
+    let directory = "d".repeat(2000);
+    let (found, traffic) = counted(
+        40,
+        |rank, session| {
+            let line = |at: u32| format!("0:{at} /{directory} /m{at} rw - tmpfs none rw");
+            let lines: Vec<_> = (0..1000).map(line).collect();
+            let table =
+                crate::ranks::Knows::on(rank).table(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+            let table: &'static _ = Box::leak(Box::new(table));
+            Status::join(session, table, Options::default()).unwrap()
+        },
+        |status, session| {
+            let map = MountMap::build(&status, session).unwrap();
+            [map.is_fully_distributed(b"/m5/f"), map.is_unique(b"/m5/f"), map.is_unique(b"/f")]
+        },
+    );
+    assert_eq!(found, [[Answer::Yes, Answer::No, Answer::No]; 40]);
+    println!("a large map: {traffic:?}");
+    assert!(traffic.longest <= 17 << 20, "{traffic:?}");
+}

@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+mod alone;
 mod consistency;
 mod counts;
+mod damage;
 mod inspection;
 mod map;
 mod oracle;
@@ -11,6 +13,7 @@ mod places;
 mod queries;
 mod ranks;
 mod real;
+mod same;
 mod saved;
 mod suitable;
 mod traps;

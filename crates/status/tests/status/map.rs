@@ -115,3 +115,16 @@ fn too_many_mount_points_have_no_answer() {
         assert_eq!(map.is_unique(b"/m5/f"), expected);
     }
 }
+
+// A later mount hides them, so that no path leads to them.
+#[test]
+fn hidden_mount_points_do_not_count() {
+    let hidden = |at: u32| format!("{} 2 0:{at} / /data/m{at} rw - tmpfs none rw\n", at + 10);
+    let mut text = "1 0 8:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:2 / /data rw - tmpfs none rw\n".to_owned();
+    text.extend((0..17_000).map(hidden));
+    text += "3 2 0:3 / /data rw - tmpfs none rw\n";
+    let table = MountTable::from_bytes(text.as_bytes(), &Knows::on(1)).unwrap();
+    let status = Status::join(&mut Alone, &table, Options::default()).unwrap();
+    let map = MountMap::build(&status, &mut Alone).unwrap();
+    assert_eq!(map.is_unique(b"/data/m5/f"), Yes);
+}

@@ -2,7 +2,7 @@
 
 use atta_mounts::MountTable;
 use atta_sim::{Network, Topology, simulated};
-use atta_status::{Alone, Answer, Collective, Distribution, Groups, Options, Status, StatusError};
+use atta_status::{Answer, Collective, Distribution, Groups, Options, Status, StatusError};
 
 use crate::ranks::{Knows, mounted, on_endpoints, on_ranks};
 use Answer::{No, Unknown, Yes};
@@ -131,7 +131,7 @@ fn members_of_large_groups_are_asked_for() {
 #[test]
 fn representatives_send_to_their_groups() {
     // The second group has 18 ranks, so that its tree is two levels high. Rank 3 is in none.
-    let heard = on_ranks(40, |rank, session| {
+    let received = on_ranks(40, |rank, session| {
         let table = mounted(rank, &format!("fuse.goofys b{} rw", rank % 2));
         let status = Status::join(session, &table, Options::default()).unwrap();
         let found = status.groups(session, PATH).unwrap();
@@ -152,9 +152,9 @@ fn representatives_send_to_their_groups() {
         assert_eq!(Collective::multicast(session, &group, value).unwrap(), first);
         first
     });
-    for (rank, heard) in heard.into_iter().enumerate() {
+    for (rank, received) in received.into_iter().enumerate() {
         let expected = (rank != 3).then(|| format!("of {}", rank % 2));
-        assert_eq!(heard, expected, "rank {rank}");
+        assert_eq!(received, expected, "rank {rank}");
     }
 }
 
@@ -193,14 +193,34 @@ fn several_tables_are_asked_side_by_side() {
     assert_eq!(found, [[No, Yes, No]; 3]);
 }
 
+// As FGFS has it: NFS from several servers may be well distributed.
 #[test]
-fn process_alone_needs_no_fabric() {
-    let table = mounted(0, "nfs4 10.0.0.5:/e rw");
-    let status = Status::join(&mut Alone, &table, Options::default()).unwrap();
-    let found = status.groups(&mut Alone, PATH).unwrap();
-    assert_eq!(answers(&found), [No, No, Yes, Yes]);
-    assert_eq!(found.descriptor().unwrap().rank_in_group, Some(0));
-    assert_eq!(Alone.multicast(&found.list()[0].members, Some(5_u32)), Ok(Some(5)));
+fn servers_may_be_taken_for_different_ones() {
+    let assumed = Options { ranks_per_server: 5, assume_servers_differ: true, ..Options::default() };
+    let on_four = |rank: u32| mounted(rank, &format!("nfs4 10.0.0.{}:/e rw", rank % 4));
+    let unknown = Options { assume_servers_differ: false, ..assumed };
+    assert_eq!(answers(&distribution(16, unknown, on_four)), [No, Unknown, Unknown, Unknown]);
+    let found = distribution(16, assumed, on_four);
+    assert_eq!((answers(&found), found.list().len()), ([No, Yes, No, No], 4));
+    assert!(found.list().iter().all(|group| group.is_certain));
+    // More than are listed.
+    let few = Options { classes_max: 2, ..assumed };
+    let found = distribution(40, few, |rank| mounted(rank, &format!("nfs4 10.0.0.{}:/e rw", rank % 12)));
+    assert_eq!((answers(&found), found.groups().is_estimate), ([No, Yes, No, No], true));
+    // One server by its name and address stays one, and others stay unknown.
+    for (even, odd, expected) in [
+        ("nfs4 srv:/e rw,addr=10.0.0.1", "nfs4 10.0.0.1:/e rw", Yes),
+        ("nfs4 srv:/e rw", "cifs //srv/e rw", Unknown),
+        ("nfs4 srv:/e rw", "tmpfs none rw", Unknown),
+        ("nfs4 localhost:/e rw", "nfs4 localhost:/e rw", Unknown),
+        ("fuse.glusterfs g1:v rw", "fuse.glusterfs g2:v rw", Unknown),
+    ] {
+        let table = |rank: u32| mounted(rank % 2, if rank.is_multiple_of(2) { even } else { odd });
+        assert_eq!(distribution(4, assumed, table).is_unique(), expected, "{even}, {odd}");
+        // With more than are listed, none is known to differ.
+        let cut = distribution(4, Options { classes_max: 1, ..assumed }, table);
+        assert_eq!(cut.is_unique(), expected, "{even}, {odd}");
+    }
 }
 
 #[test]
@@ -246,8 +266,8 @@ fn too_many_groups_are_estimated() {
 // Defect 9: a filter without a free bit.
 #[test]
 fn full_filter_leaves_the_number_open() {
-    // 32 bits for 200 servers. It can tell 55 apart at most, and up to 100 are few.
-    let options = Options { ranks_per_server: 2, classes_max: 1, servers_max: 1 };
+    // 32 bits for 200 servers. It can count up to 55, and up to 100 are few.
+    let options = Options { ranks_per_server: 2, classes_max: 1, servers_max: 1, ..Options::default() };
     let found = distribution(200, options, |rank| mounted(rank, &format!("fuse.goofys b{rank} rw")));
     let Groups { low, high, is_estimate } = found.groups();
     assert_eq!((low, high, is_estimate), (55, 200, true));

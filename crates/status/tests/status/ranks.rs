@@ -10,7 +10,7 @@ use atta_fabric::{Endpoint, FabricError, Received, Wake, in_process};
 use atta_mounts::{Host, MountTable, Probes};
 use atta_runtime::{Limits, Session, Stop};
 
-/// A host that knows nothing but addresses.
+/// A host with the addresses of some names, and no other answers.
 #[derive(Clone, Debug)]
 pub(crate) struct Knows {
     host: Host,

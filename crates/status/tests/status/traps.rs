@@ -63,6 +63,37 @@ fn names_do_not_join_addresses_by_themselves() {
     }
 }
 
+// Round robin, which mounts elsewhere show: ranks that have nothing but the name may have other servers than each other.
+#[test]
+fn name_of_several_servers_is_no_server() {
+    for mount in ["9p filers rw,trans=tcp,aname=/e", r"fuse mfs\043filers:9421 rw", "nfs4 filers:/e rw"] {
+        let found = found(6, |rank| {
+            let elsewhere = format!("0:41 / /n rw - nfs4 filers:/x rw,addr=10.0.0.{}", rank % 2 + 1);
+            // Two ranks on each host.
+            Knows::on(rank / 2).table(&[&format!("0:40 / /m rw - {mount}"), &elsewhere])
+        });
+        assert_eq!(answers(&found), [No, Unknown, Unknown, Unknown], "{mount}");
+        let sizes: Vec<_> = found.list().iter().map(|group| (group.size, group.is_certain)).collect();
+        assert_eq!(sizes, [(2, false); 3], "{mount}");
+    }
+}
+
+// Stacks of any depth: one rank with a name that others cannot decode made the query fail on all.
+#[test]
+fn deep_stacks_on_one_rank_are_unknown() {
+    let overlay = |at: u32| format!("0:{} / /o{at} ro - overlay o ro,lowerdir=/o{}", 50 + at, at - 1);
+    let found = found(3, |rank| {
+        let top = if rank == 1 {
+            "0:40 / /m ro - overlay o ro,lowerdir=/o9"
+        } else {
+            "0:40 / /m rw - nfs4 srv:/e rw"
+        };
+        let lines: Vec<_> = (1..10).map(overlay).chain([top.to_owned()]).collect();
+        Knows::on(rank).table(&lines.iter().map(String::as_str).collect::<Vec<_>>())
+    });
+    assert_eq!((found.is_unique(), found.groups().high), (Unknown, 2));
+}
+
 // Defect 3: ranks died where a name and an address of one server were found. Only two names were compared, and only IPv4.
 #[test]
 fn aliases_of_all_ranks_are_joined() {
