@@ -2,7 +2,7 @@
 //! `ranking.rs` does.
 
 use super::candidates::{candidate_at, mount_name};
-use super::needs::{Look, Needs, Plan, Share};
+use super::needs::{Look, Needs, Plan, Source};
 use super::place::Place;
 use super::ranking::{Found, rank};
 use super::requirements::Requirements;
@@ -100,13 +100,13 @@ fn needs(status: &Status<'_>, search: &Search<'_>, point: &[u8], rank: u32) -> N
     let measured = search.speeds.get(&mount_name(&local)).map(|measured| measured.speed.write);
     let rating =
         mount.known().map_or((1, 1), |known| (known.mounts.speed.into(), known.mounts.scalability.into()));
-    let share = Share::of(rank, &search.requirements, uri.identity().is_definite());
+    let source = Source::of(rank, &search.requirements, uri.identity().is_definite());
     Needs {
         is_left_out: false,
         read_only: mount.is_read_only().then_some(rank),
         rating,
         measured,
-        shares: [(uri.file_system().hash(), share)].into(),
+        sources: [(uri.file_system().hash(), source)].into(),
     }
 }
 
@@ -118,7 +118,7 @@ fn is_certain(found: &Distribution) -> bool {
 fn plan(needs: &[Needs], points: &[(&[u8], &Distribution)], wanted: &Requirements, ranks: u32) -> Plan {
     let looks = |(needs, (_, found)): (&Needs, &(&[u8], &Distribution))| {
         let is_wanted = !(needs.is_left_out || (wanted.writable && needs.read_only.is_some()));
-        if is_wanted { needs.sources(is_certain(found), wanted, ranks).1 } else { Vec::new() }
+        if is_wanted { needs.looks(is_certain(found), wanted, ranks).1 } else { Vec::new() }
     };
     Plan { looks: needs.iter().zip(points).map(looks).collect(), is_write_wanted: wanted.writable }
 }
@@ -156,7 +156,7 @@ fn conclude(
             point: point.to_vec(),
             kind: mount.map(|mount| mount.kind.clone()).unwrap_or_default(),
             uri: uri.map(|uri| uri.to_string()).unwrap_or_default(),
-            sources: needs.sources(is_certain(distribution), wanted, ranks).0,
+            sources: needs.looks(is_certain(distribution), wanted, ranks).0,
             tightest: looked.tightest,
             is_quota_read: looked.tightest.is_some() && !looked.is_quota_unread,
             speed: needs.speed(),
