@@ -27,6 +27,7 @@ pub(crate) mod printing;
 pub(crate) mod read_before;
 pub(crate) mod refused;
 pub(crate) mod report;
+pub(crate) mod same;
 pub(crate) mod session;
 pub(crate) mod settings;
 pub(crate) mod share;

@@ -34,6 +34,11 @@ pub(crate) struct RankArguments {
     #[arg(long)]
     pub(crate) no_survive: bool,
 
+    /// Take PATHs for the same on all ranks where that is not known. Without it, ranks that find something else there are refused. Does not allow what is
+    /// known to differ, as local disks
+    #[arg(long)]
+    pub(crate) assume_same: bool,
+
     /// Kill ranks at points of the run that this file names, for tests
     #[cfg(debug_assertions)]
     #[arg(long, value_name = "FILE", hide = true)]
@@ -50,6 +55,7 @@ impl Default for RankArguments {
             tree_width,
             progress_interval: Duration::from_secs(1),
             no_survive: false,
+            assume_same: false,
             #[cfg(debug_assertions)]
             inject: None,
         }

@@ -34,7 +34,7 @@ use crate::run::job::Job;
 use crate::run::logged::RunOfJob;
 use crate::run::messages::{complain, exit};
 use crate::run::refused::Refused as Usage;
-use crate::run::session::seen_at;
+use crate::run::same::{self, NotSame, Seen};
 use crate::run::settings::take;
 use crate::run::signals::Signals;
 use crate::run::starts::Starts;
@@ -363,6 +363,16 @@ impl<'a> FromOthers<'a> {
     }
 }
 
+/// What this rank sees of SOURCE and TARGET.
+fn seen(prepared: &Result<Copy<'_>, Refused>, setting: &Setting<'_>, session: &Session<'_>) -> Vec<Seen> {
+    let mut seen = Seen::all(setting.sources.clone(), session);
+    if let Ok(copy) = prepared {
+        let fact = format!("TARGET goes to inode {}", copy.target_inode());
+        seen.push(Seen { path: setting.target.clone(), fact, device: 0 });
+    }
+    seen
+}
+
 /// Whether all ranks see the same and may start. If not, the first rank reports the reason; returns the exit code.
 fn may_go<'a>(
     prepared: Result<Copy<'a>, Refused>,
@@ -370,17 +380,18 @@ fn may_go<'a>(
     setting: &Setting<'_>,
     session: &mut Session<'_>,
 ) -> Result<Result<Copy<'a>, u8>, RankError> {
-    let (mut seen, _) = seen_at(setting.sources.clone(), session);
-    seen.push(match &prepared {
-        Ok(copy) => format!("TARGET goes to inode {}", copy.target_inode()),
-        Err(refused) => refused.what.clone(),
-    });
-    let differ = session.agree(seen)?;
+    const MUST: &str = "SOURCE and TARGET must be the same file systems, at the same places,";
+    let refused_here = prepared.as_ref().err().map(|refused| refused.what.clone()).unwrap_or_default();
+    let differ = session.agree(vec![refused_here])?;
+    let differ = match differ.map(|differ| NotSame { what: differ.to_string(), may_be_same: false }) {
+        Some(differ) => Some(differ),
+        None => same::check(seen(&prepared, setting, session), setting.assumes_same(), session)?,
+    };
     let code = session.is_first().then(|| match (refused, &prepared, differ) {
         (Some(code), ..) => code,
-        (None, _, Some(differ)) => {
-            let hint = "SOURCE and TARGET must be the same file systems, at the same places, on all ranks";
-            complain(&format!("PATH is not the same on all ranks: {differ}"), Some(hint));
+        (None, _, Some(not_same)) => {
+            let what = format!("PATH is not the same on all ranks: {}", not_same.what);
+            complain(&what, Some(&not_same.hint(MUST)));
             exit::FATAL
         }
         (None, Err(refused), None) => report_refused(refused),

@@ -45,6 +45,11 @@ impl<'a> Setting<'a> {
         Self { arguments, rate, bandwidth, keep, sources, target, cores: seat.cores }
     }
 
+    /// Whether ranks take PATHs for the same where that is not known.
+    pub(super) fn assumes_same(&self) -> bool {
+        self.arguments.ranks.assume_same
+    }
+
     /// With the name that TARGET is to the job: after its first run, a slash at the end would make it a directory that copies are put into.
     pub(super) fn with_target_of(mut self, begun: &Begun) -> Self {
         if begun.target_is_name && begun.job.is_some_and(|job| job.run() > 1) {

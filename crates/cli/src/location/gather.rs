@@ -116,9 +116,7 @@ pub(super) fn read_on_all(
 
 /// The mount points of all ranks to which paths lead.
 fn points(table: &MountTable, session: &mut Session<'_>) -> Result<Vec<Vec<u8>>, RankError> {
-    let visible = table.iter().map(|(mount, _)| mount);
-    let visible = visible.filter(|mount| table.mount_of(&mount.point).is_some_and(|top| top.id == mount.id));
-    let own: BTreeMap<Vec<u8>, ()> = visible.map(|mount| (mount.point.clone(), ())).collect();
+    let own: BTreeMap<Vec<u8>, ()> = table.visible().map(|(mount, _)| (mount.point.clone(), ())).collect();
     let all = session.all_reduce(own, Extend::extend)?;
     Ok(all.into_keys().collect())
 }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use atta_engine::{Config, ScheduleKind};
 use atta_fabric::Endpoint;
 use atta_mpi_loader::{Launcher, Mpi};
-use atta_ops::walk;
 use atta_runtime::{Group, Limits, RankError, Session, Way, named};
 
 use super::going::{self, Going, Next, Resumes};
@@ -252,25 +251,4 @@ fn cannot_go_on(rank: u32, error: &RankError) -> u8 {
         error => complain(&format!("rank {rank} cannot continue: {error}"), None),
     }
     exit::FATAL
-}
-
-/// Facts about the PATHs that must be the same on all hosts: inode and birth time, or the modification time if the file system has no
-/// birth time. Also returns the devices, which may differ; 0 for a PATH that cannot be looked at. A session of one rank need not look.
-pub(crate) fn seen_at(paths: Vec<Vec<u8>>, session: &Session<'_>) -> (Vec<String>, Vec<u64>) {
-    if session.seat().ranks == 1 {
-        return (Vec::new(), Vec::new());
-    }
-    let look = |path: Vec<u8>| {
-        let name = atta_entry::escape(&path);
-        match walk::look_at(&path) {
-            Ok(metadata) => {
-                let (how, time) = metadata.btime.map_or(("changed", metadata.mtime), |time| ("born", time));
-                let (seconds, nanoseconds) = (time.seconds, time.nanoseconds);
-                let what = format!("is inode {}, {how} at {seconds}.{nanoseconds:09}", metadata.inode);
-                (format!("{name} {what}"), metadata.device)
-            }
-            Err(errno) => (format!("{name} fails: {errno}"), 0),
-        }
-    };
-    paths.into_iter().map(look).unzip()
 }

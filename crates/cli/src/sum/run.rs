@@ -23,7 +23,7 @@ use crate::run::job::Job;
 use crate::run::logged::RunOfJob;
 use crate::run::messages::{complain, exit};
 use crate::run::refused::Refused;
-use crate::run::session::seen_at;
+use crate::run::same::{self, Seen};
 use crate::run::settings::{compile, spill_directory};
 use crate::run::signals::Signals;
 use crate::size::{binary, grouped};
@@ -95,11 +95,11 @@ pub(super) fn hash(
         Some(Ok(prepared)) => Some(prepared),
         None => None,
     };
-    let (facts, _) = seen_at(verdict.roots.clone(), session);
-    if let Some(differ) = session.agree(facts)? {
+    let seen = Seen::all(verdict.roots.clone(), session);
+    if let Some(not_same) = same::check(seen, arguments.ranks.assume_same, session)? {
         if session.is_first() {
-            let hint = "PATH must be the same file system, at the same place, on all ranks";
-            complain(&format!("PATH is not the same on all ranks: {differ}"), Some(hint));
+            let hint = not_same.hint("PATH must be the same file system, at the same place,");
+            complain(&format!("PATH is not the same on all ranks: {}", not_same.what), Some(&hint));
         }
         prepared.and_then(|prepared| prepared.job).into_iter().for_each(Job::give_up);
         return Ok(Err(exit::FATAL));

@@ -27,7 +27,7 @@ use crate::run::job::Job;
 use crate::run::logged::{RunOfJob, WithLog as _};
 use crate::run::messages::{complain, exit};
 use crate::run::refused::Refused;
-use crate::run::session::seen_at;
+use crate::run::same::{self, Seen};
 use crate::run::settings::{compile, spill_directory};
 use crate::run::signals::Signals;
 use crate::size::{binary, grouped};
@@ -121,12 +121,14 @@ pub(super) fn compare(
         None => None,
     };
     let roots = [&arguments.source, &arguments.target].map(|root| root.as_bytes().to_vec());
-    let (facts, _) = seen_at(roots.to_vec(), session);
-    if let Some(differ) = session.agree(facts)? {
+    let seen = Seen::all(roots.to_vec(), session);
+    if let Some(not_same) = same::check(seen, arguments.ranks.assume_same, session)? {
         if let Some(prepared) = prepared {
             prepared.abandon();
-            let hint = "SOURCE and TARGET must each be the same file system, at the same place, on all ranks";
-            complain(&format!("SOURCE or TARGET is not the same on all ranks: {differ}"), Some(hint));
+            let hint =
+                not_same.hint("SOURCE and TARGET must each be the same file system, at the same place,");
+            let what = format!("SOURCE or TARGET is not the same on all ranks: {}", not_same.what);
+            complain(&what, Some(&hint));
         }
         return Ok(Err(exit::FATAL));
     }

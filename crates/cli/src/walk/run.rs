@@ -35,7 +35,7 @@ use crate::run::logged::{RunOfJob, report_no_log};
 use crate::run::messages::{complain, exit};
 use crate::run::own::OwnJob;
 use crate::run::refused::Refused;
-use crate::run::session::seen_at;
+use crate::run::same::{self, Seen};
 use crate::run::settings::{compile, spill_directory, take};
 use crate::run::signals::Signals;
 use crate::run::starts::{Starts, root_paths};
@@ -63,11 +63,12 @@ pub(super) fn run(
         }
         return Ok(exit::FATAL);
     }
-    let (facts, devices) = seen_at(root_paths(&arguments.paths), session);
-    if let Some(differ) = session.agree(facts)? {
+    let seen = Seen::all(root_paths(&arguments.paths), session);
+    let devices = seen.iter().map(|seen| seen.device).collect();
+    if let Some(not_same) = same::check(seen, arguments.ranks.assume_same, session)? {
         if session.is_first() {
-            let hint = "PATH must be the same file system, at the same place, on all ranks";
-            complain(&format!("PATH is not the same on all ranks: {differ}"), Some(hint));
+            let hint = not_same.hint("PATH must be the same file system, at the same place,");
+            complain(&format!("PATH is not the same on all ranks: {}", not_same.what), Some(&hint));
         }
         return Ok(exit::FATAL);
     }

@@ -56,3 +56,57 @@ fn all_mounts_are_shown() {
     let uris = |row: &serde_json::Value| row["uri"].is_string();
     assert!(all["paths"].as_array().unwrap().iter().all(uris), "{all}");
 }
+
+#[test]
+fn places_are_ranked_by_what_is_needed() {
+    let scratch = scratch("where-need");
+    let state = scratch.join("state");
+    let find = |need: &[&str]| {
+        run(atta().env("XDG_STATE_HOME", &state).args(["where", "--json", "--need"]).args(need))
+    };
+    let found = find(&["1K"]).expect_code(0).json();
+    let places = found["places"].as_array().unwrap().clone();
+    assert!(!places.is_empty() && places[0]["suitable"] == true, "{found}");
+    let points: Vec<_> = places.iter().filter_map(|place| place["point"].as_str()).collect();
+    assert!(points.contains(&"/") && !points.contains(&"/proc") && !points.contains(&"/dev"), "{points:?}");
+    let scores: Vec<_> = places.iter().filter_map(|place| place["score"].as_f64()).collect();
+    let suitable = places.iter().take_while(|place| place["suitable"] == true).count();
+    assert!(scores[..suitable].is_sorted_by(|one, two| one >= two), "{scores:?}");
+    let none = find(&["16E"]).expect_code(1);
+    assert!(none.err().starts_with("atta: no mount point suits\n"), "{}", none.err());
+    assert!(none.json()["places"].as_array().unwrap().iter().all(|place| place["unmet"][0].is_string()));
+    // What is measured now is known later.
+    let measured = |ran: &Ran| ran.json()["places"][0]["bytes_per_second"].as_u64();
+    assert_eq!(measured(&find(&["1K"]).expect_code(0)), None);
+    let now = measured(&find(&["1K,writable", "--probe=now"]).expect_code(0));
+    assert!(now > Some(0), "{now:?}");
+    assert_eq!(measured(&find(&["1K,writable"]).expect_code(0)), now);
+}
+
+#[test]
+fn requirements_that_are_none_are_refused() {
+    for (need, why) in [("1Q", "'1Q'"), ("speed=fast", "'speed=fast'"), ("1K,1K", "each is given twice")] {
+        let ran = where_is(&["--need", need]).expect_code(2);
+        assert!(ran.err().contains(why), "{}", ran.err());
+    }
+}
+
+#[test]
+fn saved_map_answers_later() {
+    let scratch = scratch("where-map");
+    let map = scratch.join("map");
+    let map = map.to_str().unwrap();
+    let saved = where_is(&["--save", map]).expect_code(0);
+    assert!(saved.out().starts_with(&format!("{map}: ")) && saved.out().ends_with(" as 1 rank see them\n"));
+    let found = where_is(&["--json", "--map", map, "/", "/proc"]).expect_code(0).json();
+    assert_eq!((&found["ranks"], &found["paths"][0]["is_unique"]), (&1.into(), &"yes".into()));
+    assert_eq!(found["paths"][1]["own_group"]["size"], 1);
+    let text = where_is(&["--map", map, "/"]).expect_code(0).out();
+    assert!(text.lines().nth(1).unwrap().starts_with("/     unique  1 of 1, 1 rank  "), "{text}");
+    let damaged = fs::read(map).unwrap();
+    fs::write(map, &damaged[..damaged.len() - 1]).unwrap();
+    let refused = where_is(&["--map", map, "/"]).expect_code(4);
+    assert!(refused.err().starts_with(&format!("atta: cannot read the map {map}: ")), "{}", refused.err());
+    let unsaved = where_is(&["--save", scratch.join("none/map").to_str().unwrap()]).expect_code(4);
+    assert!(unsaved.err().starts_with("atta: cannot save "), "{}", unsaved.err());
+}

@@ -12,6 +12,7 @@ mod deaths;
 mod kills;
 mod launch;
 mod resume;
+mod same;
 mod sum;
 #[path = "../support/mod.rs"]
 mod support;

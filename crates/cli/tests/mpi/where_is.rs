@@ -69,4 +69,20 @@ fn ranks_of_three_hosts_see_what_they_share() {
         assert!(err.contains("own/file: ranks 2-3: a file of 6 B, digest "), "{err}");
         assert!(err.contains("some/file: ranks 2-5: no such file or directory"), "{err}");
     }
+    for mpi in mpis(test) {
+        let map = scratch.join("map");
+        let Some((output, _)) = answered(test, mpi, &hosts, &["--save", path(&map)]) else { continue };
+        expect_code(&output, 0, &text(&output.stderr));
+        let mut alone = hosts.on(1);
+        alone.args([env!("CARGO_BIN_EXE_atta"), "where", "--json", "--map", path(&map), path(&own)]);
+        let output = alone.output().unwrap();
+        expect_code(&output, 0, &text(&output.stderr));
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let group = &found["paths"][0]["own_group"];
+        assert_eq!(
+            (&group["groups"], &group["size"], &group["host"]),
+            (&3.into(), &2.into(), &"atta2".into()),
+            "{found}"
+        );
+    }
 }
