@@ -48,7 +48,7 @@ pub(super) fn aligned(lines: &[Vec<String>]) -> String {
     for line in lines {
         for (column, cell) in line.iter().enumerate() {
             text.push_str(cell);
-            if column + 1 < line.len() {
+            if line[column + 1..].iter().any(|next| !next.is_empty()) {
                 let gap = widths[column] + 2 - cell.chars().count();
                 text.extend(std::iter::repeat_n(' ', gap));
             }
