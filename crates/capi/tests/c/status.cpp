@@ -1,5 +1,6 @@
 // atta_status.hpp: objects, exceptions, and ranks of the program's own class.
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <mutex>
