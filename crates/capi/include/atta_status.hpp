@@ -181,8 +181,9 @@ public:
     }
 };
 
-/// How ranks communicate: a program derives from this, or fills in the table of atta_status.h. Functions are called by the thread that
-/// asks. One that throws makes the query fail: std::system_error with its value if that is positive, std::bad_alloc with ENOMEM, anything else with EIO.
+/// How ranks communicate: a program derives from this, or fills in the table of atta_status.h. Functions are called by the
+/// thread that asks. One that throws makes the query fail: std::system_error with its value if that is positive,
+/// std::bad_alloc with ENOMEM, anything else with EIO.
 class collective {
 public:
     virtual ~collective() = default;

@@ -12,11 +12,11 @@ use atta_status::{Status, StatusError};
 use crate::arguments::{Given, Out, Text};
 use crate::call::return_code;
 use crate::sized;
+use crate::status::functions::{AttaCollective, Functions};
 use crate::status::links::{Failed, Links};
 use crate::status::message::PROTOCOL;
 use crate::status::mounts::{NO_MOUNT, absolute, table};
 use crate::status::objects::{find, give};
-use crate::status::plugin::{AttaCollective, Plugin};
 use crate::status::values::AttaStatusOptions;
 
 /// What ranks ask each other, as [`Query`](crate::status::values::Query) has the first numbers.
@@ -42,16 +42,16 @@ struct State {
     _table: Arc<MountTable>,
 }
 
-// SAFETY: the table and the plug-in may be used by any thread. The means to read files, which need not be so in general, are the system's
+// SAFETY: the table and the functions may be used by any thread. The means to read files, which need not be so in general, are the system's
 // here, and have no state.
 unsafe impl Send for State {}
 
 impl State {
-    fn join(table: Arc<MountTable>, plugin: Plugin, options: AttaStatusOptions) -> Result<Self, Errno> {
+    fn join(table: Arc<MountTable>, functions: Functions, options: AttaStatusOptions) -> Result<Self, Errno> {
         // SAFETY: the table is in memory of its own that stays where it is. The state holds it until after the status is dropped, and gives
         // nothing away that borrows from it.
         let borrowed: &'static MountTable = unsafe { &*Arc::as_ptr(&table) };
-        let mut links = Links::new(plugin);
+        let mut links = Links::new(functions);
         links.ask(JOIN);
         let status =
             Status::join(&mut links, borrowed, options.options()?).map_err(|error| errno_of(&error).0)?;
@@ -125,7 +125,7 @@ pub extern "C" fn atta_status_join(
         give(status, || {
             let options =
                 if options.is_null() { AttaStatusOptions::default() } else { sized::read(options)? };
-            let state = State::join(table(mounts)?, Plugin::of(collective)?, options)?;
+            let state = State::join(table(mounts)?, Functions::of(collective)?, options)?;
             Ok(Joined { state: Mutex::new(state), failed_rank: AtomicU64::new(0) })
         })
     })

@@ -13,8 +13,8 @@ use atta_code::Code;
 use atta_entry::Errno;
 use atta_status::{Collective, Ranks};
 
+use crate::status::functions::{Functions, Pair};
 use crate::status::message::{PROTOCOL, message, value_of};
-use crate::status::plugin::{Pair, Plugin};
 use crate::status::total::{Total, Typed};
 
 /// Why ranks of a program cannot communicate.
@@ -32,13 +32,13 @@ impl std::error::Error for Failed {}
 /// The ranks, and what they ask each other.
 #[derive(Debug)]
 pub(crate) struct Links {
-    plugin: Plugin,
+    functions: Functions,
     question: u32,
 }
 
 impl Links {
-    pub(crate) const fn new(plugin: Plugin) -> Self {
-        Self { plugin, question: 0 }
+    pub(crate) const fn new(functions: Functions) -> Self {
+        Self { functions, question: 0 }
     }
 
     /// Sets what is asked from now on: messages of other questions are errors.
@@ -48,12 +48,12 @@ impl Links {
 
     /// Reduces along the tree, or as the program does. An error that this rank can still report upwards is not one here.
     fn up(&self, total: &mut Total<'_>) -> Result<(), Errno> {
-        if self.plugin.reduces() {
-            let reduced = self.plugin.reduce(total);
-            return if self.plugin.rank == 0 { reduced.and(total.result()) } else { reduced };
+        if self.functions.reduces() {
+            let reduced = self.functions.reduce(total);
+            return if self.functions.rank == 0 { reduced.and(total.result()) } else { reduced };
         }
-        let Some(pair) = self.plugin.pair else { return Ok(()) };
-        let tree = Tree::of_all(&self.plugin);
+        let Some(pair) = self.functions.pair else { return Ok(()) };
+        let tree = Tree::of_all(&self.functions);
         for child in tree.children() {
             match pair.receive(child) {
                 // The total keeps the error.
@@ -69,11 +69,11 @@ impl Links {
 
     /// Broadcasts a message of the first rank along the tree, or as the program does.
     fn down(&self, own: Option<Vec<u8>>) -> Result<Vec<u8>, Errno> {
-        if self.plugin.broadcasts() {
-            return self.plugin.broadcast(own);
+        if self.functions.broadcasts() {
+            return self.functions.broadcast(own);
         }
-        match self.plugin.pair {
-            Some(pair) => self.along(pair, &Tree::of_all(&self.plugin), own),
+        match self.functions.pair {
+            Some(pair) => self.along(pair, &Tree::of_all(&self.functions), own),
             // One rank.
             None => own.ok_or(PROTOCOL),
         }
@@ -95,11 +95,11 @@ impl Links {
     /// Tells the ranks that wait for this one that there will be no value.
     fn abandon(&self, error: Errno) -> Failed {
         let failure = message(self.question, Err(error));
-        if self.plugin.rank == 0 {
+        if self.functions.rank == 0 {
             // They learn of this error or of another one.
             let _ = self.down(Some(failure));
-        } else if let Some(pair) = self.plugin.pair.filter(|_| !self.plugin.broadcasts()) {
-            for child in Tree::of_all(&self.plugin).children() {
+        } else if let Some(pair) = self.functions.pair.filter(|_| !self.functions.broadcasts()) {
+            for child in Tree::of_all(&self.functions).children() {
                 let _ = pair.send(child, &failure);
             }
         }
@@ -116,33 +116,35 @@ impl Collective for Links {
     type Error = Failed;
 
     fn rank(&self) -> u32 {
-        self.plugin.rank
+        self.functions.rank
     }
 
     fn size(&self) -> u32 {
-        self.plugin.ranks
+        self.functions.ranks
     }
 
     fn reduce<T: Code>(&mut self, own: T, merge: impl FnMut(&mut T, T)) -> Result<Option<T>, Failed> {
         let mut typed = Typed { value: own, merge };
         let mut total = Total::new(self.question, &mut typed);
         self.up(&mut total).map_err(|error| self.abandon(error))?;
-        Ok((self.plugin.rank == 0).then_some(typed.value))
+        Ok((self.functions.rank == 0).then_some(typed.value))
     }
 
     fn broadcast<T: Code>(&mut self, value: Option<T>) -> Result<T, Failed> {
-        let own = value.filter(|_| self.plugin.rank == 0);
+        let own = value.filter(|_| self.functions.rank == 0);
         let own = own.map(|value| message(self.question, Ok(&value.encoded())));
         self.decoded(&self.down(own).map_err(Failed)?)
     }
 
     fn multicast<T: Code>(&mut self, group: &Ranks, value: Option<T>) -> Result<Option<T>, Failed> {
         let members: Vec<u32> = group.iter().collect();
-        let Some(at) = members.iter().position(|member| *member == self.plugin.rank) else { return Ok(None) };
+        let Some(at) = members.iter().position(|member| *member == self.functions.rank) else {
+            return Ok(None);
+        };
         if members.len() == 1 {
             return Ok(value);
         }
-        let pair = self.plugin.pair.ok_or(Failed(Errno(libc::ENOSYS)))?;
+        let pair = self.functions.pair.ok_or(Failed(Errno(libc::ENOSYS)))?;
         let own = value.filter(|_| at == 0).map(|value| message(self.question, Ok(&value.encoded())));
         let tree = Tree { at: at as u32, count: members.len() as u32, members: Some(&members) };
         self.decoded(&self.along(pair, &tree, own).map_err(Failed)?).map(Some)
@@ -158,8 +160,8 @@ struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    const fn of_all(plugin: &Plugin) -> Self {
-        Self { at: plugin.rank, count: plugin.ranks, members: None }
+    const fn of_all(functions: &Functions) -> Self {
+        Self { at: functions.rank, count: functions.ranks, members: None }
     }
 
     fn rank(&self, at: u32) -> u32 {

@@ -91,16 +91,30 @@ fn ranks_of_mpi_and_a_part_of_them() {
     for mpi in all {
         let scratch = Scratch::new("capi-mpi").unwrap();
         as_cpp(&mpi, scratch.path());
+        example_for_mpi(&mpi, scratch.path());
         let program = with_mpi(&mpi, scratch.path());
         let output = alone(mpi.launch(6, None).arg(&program).arg(scratch.path()));
         assert!(output.status.success(), "{}: {output:?}", mpi.version);
     }
 }
 
+/// Compiles the example of the README.
+fn example_for_mpi(mpi: &Mpi, scratch: &Path) {
+    let readme = std::fs::read_to_string(here("README.md")).expect("it is there");
+    let is_example = |text: &&str| text.contains("#include <atta_status_mpi.h>");
+    let example = readme.split("```c\n").find(is_example).expect("it has one");
+    let example = example.split("```").next().unwrap_or_default();
+    let source = scratch.join("example.c");
+    std::fs::write(&source, example).expect("a file can be made");
+    let mut command = Command::new(mpi.compiler());
+    command.args(["-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-std=c11", "-I"]).arg(here("include"));
+    good(command.arg(&source));
+}
+
 /// Compiles the header for MPI as C++.
 fn as_cpp(mpi: &Mpi, scratch: &Path) {
     let source = scratch.join("header.cpp");
-    std::fs::write(&source, "#include \"atta_status_mpi.h\"\n").unwrap();
+    std::fs::write(&source, "#include \"atta_status_mpi.h\"\n").expect("a file can be made");
     let mut command = Command::new("g++");
     command.args(["-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-isystem"]);
     command.arg(mpi.compiler().with_file_name("../include"));

@@ -45,7 +45,7 @@ pub(crate) struct Pair {
 
 /// A table that can carry all queries.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Plugin {
+pub(crate) struct Functions {
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
     data: Data,
@@ -64,7 +64,7 @@ fn checked(returned: c_int) -> Result<(), Errno> {
     }
 }
 
-impl Plugin {
+impl Functions {
     /// The table of a program. NULL: it is alone.
     ///
     /// # Errors
