@@ -47,6 +47,12 @@ impl Uri {
         &self.path
     }
 
+    /// The name of the top of its volume: the same for all files of one export, share or local file system.
+    #[must_use]
+    pub fn file_system(&self) -> Self {
+        Self { identity: Arc::clone(&self.identity), path: Vec::new() }
+    }
+
     /// Calls `each` with each file system of servers: that of this name, and those of the images and layers in it.
     pub fn each_servers(&self, each: &mut dyn FnMut(&Identity, &Servers)) {
         match &self.identity.holder {

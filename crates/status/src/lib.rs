@@ -15,6 +15,9 @@
 //!   distribution.rs  answers and the descriptor of a rank         filter.rs      Bloom filter that estimates a number
 //!   status.rs        synchronous queries                          consistency.rs digests, where names do not decide
 //!   mount_map.rs     queries without a message                    contents.rs    sizes and digests of files
+//!   places.rs        which mounts suit what a job writes          measure.rs     speed of a directory
+//!   saved_map.rs     a map in a file, for programs without ranks  speeds.rs      speeds that were measured, in a file
+//!   sealed.rs        small files with a checksum
 //! ```
 //!
 //! ```
@@ -40,9 +43,14 @@ mod error;
 mod filter;
 mod known;
 mod look;
+mod measure;
 mod mount_map;
 mod options;
+mod places;
 mod ranks;
+mod saved_map;
+mod sealed;
+mod speeds;
 mod status;
 mod verdict;
 
@@ -54,8 +62,17 @@ pub use contents::{Contents, Digest, SystemContents};
 pub use distribution::{Answer, Descriptor, Distribution};
 pub use error::StatusError;
 pub use filter::{Estimate, Filter};
+pub use measure::{Speed, measure};
 pub use mount_map::MountMap;
 pub use options::Options;
+pub use places::{
+    DistributionRequirement, InvalidRequirement, NoRoom, Place, PlaceSpeed, Quota, Requirements, Room, Rooms,
+    ScalabilityRequirement, Search, SpeedRequirement, SystemRooms, Tightest, Unmet, candidates, mount_name,
+    places,
+};
 pub use ranks::Ranks;
+pub use saved_map::SavedMap;
+pub use sealed::SealedError;
+pub use speeds::{Measured, Speeds};
 pub use status::Status;
 pub use verdict::{Group, Groups};

@@ -26,6 +26,15 @@ pub struct MountMap {
 }
 
 impl MountMap {
+    pub(crate) const fn of(points: BTreeMap<Vec<u8>, Distribution>) -> Self {
+        Self { points }
+    }
+
+    /// The mount points of all ranks, and how each is distributed.
+    pub fn points(&self) -> impl Iterator<Item = (&[u8], &Distribution)> {
+        self.points.iter().map(|(point, found)| (&point[..], found))
+    }
+
     /// Builds the map. All ranks call this.
     ///
     /// # Errors

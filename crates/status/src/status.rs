@@ -155,6 +155,10 @@ impl<'t> Status<'t> {
         named(self.table, &self.known, path)
     }
 
+    pub(crate) const fn known(&self) -> &Known {
+        &self.known
+    }
+
     pub(crate) fn table(&self) -> &'t MountTable {
         self.table
     }

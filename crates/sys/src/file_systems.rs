@@ -251,6 +251,14 @@ mod tests {
     }
 
     #[test]
+    fn no_files_are_kept_on_what_has_a_purpose() {
+        let without: Vec<_> = KNOWN.iter().filter(|known| !known.stores_files && !known.is_pseudo).collect();
+        let names: Vec<_> = without.iter().map(|known| known.name).collect();
+        assert_eq!(names, ["devtmpfs", "hugetlbfs", "autofs", "devpts", "nsfs", "rpc_pipefs", "nfsd"]);
+        assert!(KNOWN.iter().all(|known| !(known.is_pseudo && known.stores_files)));
+    }
+
+    #[test]
     fn types_of_mounts_are_found_by_name_or_source() {
         let name = |kind: &[u8], source: &[u8]| mounted_type(kind, source).map(|known| known.name);
         assert_eq!(name(b"nfs4", b"server:/e"), Some("nfs"));

@@ -15,6 +15,7 @@ mod listing;
 pub mod locks;
 pub mod mount_line;
 mod open;
+pub mod quota;
 mod raw;
 mod removal;
 mod retry;

@@ -1,5 +1,5 @@
 //! System calls that rustix does not have in a safe form: modes and extended attributes by a descriptor and a name (Linux 6.6 and 6.13; an
-//! older kernel answers ENOSYS), and a close that reports errors. It decides nothing; `at.rs` does.
+//! older kernel answers ENOSYS), quotas (Linux 5.14), and a close that reports errors. It decides nothing; `at.rs` does.
 
 #![expect(
     unsafe_code,
@@ -14,6 +14,7 @@ use rustix::fs::Mode;
 use rustix::io::{Errno, Result};
 
 // The same numbers on all architectures but Alpha and MIPS, whose tables begin elsewhere. Rust has no Alpha.
+const QUOTACTL_FD: c_long = 443;
 const FCHMODAT2: c_long = 452;
 const SETXATTRAT: c_long = 463;
 const GETXATTRAT: c_long = 464;
@@ -40,6 +41,20 @@ impl XattrArgs {
     }
 }
 
+/// `struct if_dqblk` of `linux/quota.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DiskQuota {
+    /// Hard limit; 0: none.
+    pub(crate) hard_blocks: u64,
+    /// Soft limit; 0: none.
+    pub(crate) soft_blocks: u64,
+    /// Bytes in use.
+    pub(crate) bytes: u64,
+    pub(crate) inodes_and_times: [u64; 5],
+    pub(crate) valid: u32,
+}
+
 fn result(returned: c_long) -> Result<usize> {
     let error = std::io::Error::last_os_error();
     usize::try_from(returned).map_err(|_negative| Errno::from_io_error(&error).unwrap_or(Errno::IO))
@@ -50,6 +65,24 @@ pub(crate) fn close(file: OwnedFd) -> Result<()> {
     // SAFETY: the descriptor is owned and not used afterwards.
     let returned = unsafe { libc::close(file.into_raw_fd()) };
     result(returned.into()).map(drop)
+}
+
+/// The quota of a user or group (`libc::USRQUOTA`, `libc::GRPQUOTA`) on the file system of a descriptor. ESRCH: quotas of this kind are off.
+pub(crate) fn quota(descriptor: BorrowedFd<'_>, kind: c_int, id: u32) -> Result<DiskQuota> {
+    if !IS_NUMBERED_SO {
+        return Err(Errno::NOSYS);
+    }
+    let mut found = DiskQuota::default();
+    // SAFETY: `found` has the layout that the kernel writes for this command, and outlives the call.
+    let returned = unsafe {
+        libc::syscall(QUOTACTL_FD, descriptor.as_raw_fd(), quota_command(kind), id, &raw mut found)
+    };
+    result(returned).map(|_| found)
+}
+
+/// `QCMD` of `sys/quota.h`.
+const fn quota_command(kind: c_int) -> c_int {
+    (libc::Q_GETQUOTA << 8) | (kind & 0xff)
 }
 
 /// Sets the mode of what a descriptor refers to, an `O_PATH` one too.

@@ -20,6 +20,8 @@ pub struct FileSystem {
     pub has_layouts: bool,
     /// The kernel makes the contents while they are read, so that sizes say nothing.
     pub is_pseudo: bool,
+    /// People keep files on it. Not on what the kernel makes, nor on file systems for devices, sockets, huge pages or other mounts.
+    pub stores_files: bool,
     /// A directory may not be renamed while others work below it.
     pub has_fragile_renames: bool,
     /// How it appears in the mount table.
@@ -42,6 +44,7 @@ const fn unnumbered(name: &'static str) -> FileSystem {
         copy_by: CopyBy::Nobody,
         has_layouts: false,
         is_pseudo: false,
+        stores_files: true,
         has_fragile_renames: false,
         mounts: UNKNOWN,
         source: NOT_EXAMINED,
@@ -55,7 +58,7 @@ const fn numbered(magic: u32, name: &'static str) -> FileSystem {
 
 /// What the kernel makes while it is read: `linux/magic.h`, and where that lacks a number, the source named beside the row.
 const fn pseudo(magic: u32, types: &'static [&'static str]) -> FileSystem {
-    FileSystem { is_pseudo: true, mounts: MEMORY.of(types), ..numbered(magic, types[0]) }
+    FileSystem { is_pseudo: true, stores_files: false, mounts: MEMORY.of(types), ..numbered(magic, types[0]) }
 }
 
 /// The source of rows whose code was not read.
@@ -72,6 +75,10 @@ impl FileSystem {
 
     const fn with_fragile_renames(self) -> Self {
         Self { has_fragile_renames: true, ..self }
+    }
+
+    const fn without_files(self) -> Self {
+        Self { stores_files: false, ..self }
     }
 
     const fn as_mount(self, mounts: Mounts) -> Self {
@@ -95,8 +102,8 @@ pub const KNOWN: &[FileSystem] = &[
     known(0x8584_58f6, "ramfs", Durability::Volatile, "fs/ramfs: `noop_fsync`, no backing device")
         .mounted_as(MEMORY, &["ramfs", "rootfs"]),
     // It has the number of tmpfs or ramfs.
-    unnumbered("devtmpfs").mounted_as(MEMORY, &["devtmpfs"]),
-    numbered(0x9584_58f6, "hugetlbfs").mounted_as(MEMORY, &["hugetlbfs"]),
+    unnumbered("devtmpfs").without_files().mounted_as(MEMORY, &["devtmpfs"]),
+    numbered(0x9584_58f6, "hugetlbfs").without_files().mounted_as(MEMORY, &["hugetlbfs"]),
     // Local disks.
     known(
         0x0000_ef53,
@@ -242,12 +249,12 @@ pub const KNOWN: &[FileSystem] = &[
         Mounts { reach: Reach::Layers, rule: UriRule::Layers, ..DISK },
         &["overlay", "overlayfs"],
     ),
-    numbered(0x0000_0187, "autofs").mounted_as(UNKNOWN, &["autofs"]),
+    numbered(0x0000_0187, "autofs").without_files().mounted_as(UNKNOWN, &["autofs"]),
     // What the kernel makes. Those that are not pseudo have files with sizes, or none.
-    numbered(0x0000_1cd1, "devpts").mounted_as(MEMORY, &["devpts"]),
-    numbered(0x6e73_6673, "nsfs").mounted_as(MEMORY, &["nsfs"]),
-    numbered(0x6759_6969, "rpc_pipefs").mounted_as(MEMORY, &["rpc_pipefs"]),
-    numbered(0x6e66_7364, "nfsd").mounted_as(MEMORY, &["nfsd"]),
+    numbered(0x0000_1cd1, "devpts").without_files().mounted_as(MEMORY, &["devpts"]),
+    numbered(0x6e73_6673, "nsfs").without_files().mounted_as(MEMORY, &["nsfs"]),
+    numbered(0x6759_6969, "rpc_pipefs").without_files().mounted_as(MEMORY, &["rpc_pipefs"]),
+    numbered(0x6e66_7364, "nfsd").without_files().mounted_as(MEMORY, &["nfsd"]),
     pseudo(0x9fa0, &["proc"]),
     pseudo(0x6265_6572, &["sysfs"]),
     pseudo(0x6462_6720, &["debugfs"]),
