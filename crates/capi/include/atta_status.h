@@ -2,7 +2,7 @@
  * the same file.
  *
  * Functions return 0, or -1 with errno; those that return text, NULL with errno. NULL where memory or a text is asked for
- * is an error (EFAULT), never a crash. They start no threads and do not need atta_init.
+ * is an error (EFAULT), never a crash. They do not need atta_init. Only atta_places_find starts threads.
  *
  * Objects are held by numbers, which are never used again. 0 is no object. A number that was given back, or is of another type of
  * object, is EBADF. Each object is given back with atta_free, in any order; other objects do not need it any more. Text stays as
@@ -34,6 +34,8 @@ typedef uint64_t atta_uri;          /* the global name of a file */
 typedef uint64_t atta_status;       /* one rank among others, which can be asked */
 typedef uint64_t atta_map;          /* mount points of all ranks, for queries without a message */
 typedef uint64_t atta_distribution; /* a path as all ranks see it */
+typedef uint64_t atta_speeds;       /* measured speeds of file systems */
+typedef uint64_t atta_places;       /* file systems that suit what a job writes */
 
 /* Gives an object back. Text of it is gone then. EBADF. */
 int atta_free(uint64_t object);
@@ -125,7 +127,7 @@ struct atta_status_options {
 /* Joins ranks. collective NULL: this process is alone. options NULL: the defaults. The tables are copied; the mount table may
  * be given back.
  *
- * This, atta_map_build and the functions that begin with atta_status_ (except atta_status_failed_rank) are collective: all ranks call
+ * This, atta_map_build, atta_map_save, atta_places_find and the functions that begin with atta_status_ (except atta_status_failed_rank) are collective: all ranks call
  * them in the same order. The paths of ranks may differ. A wrong path on one rank is an error on all ranks (ENODEV on the others).
  * A wrong number, query or table, or NULL for the result, is refused before anything is sent: then the other ranks wait for this one.
  *
@@ -172,6 +174,15 @@ int atta_map_ask(atta_map map, int query, const char *path, int *answer);
 /* What the map knows of a path. ENODEV. */
 int atta_map_distribution(atta_map map, const char *path, atta_distribution *distribution);
 
+/* Collective: saves the map of this status for programs without ranks. Each rank with a file writes it, in one step; NULL: this rank
+ * writes none. An error of writing is local: ENOENT (no such directory), EFBIG, and those of write(2). */
+int atta_map_save(atta_status status, atta_map map, const char *file);
+
+/* Loads a map without any rank: atta_map_ask answers as for the ranks that saved it. The distributions have the descriptor of the ranks that see
+ * what this process sees, with rank_in_group -1; ENODATA if none does. *age_s, unless it is NULL: seconds since it was saved. EBADMSG: it is
+ * something else, is damaged, or another version of the library saved it. */
+int atta_map_load(const char *file, atta_mounts mounts, uint64_t *age_s, atta_map *map);
+
 /* ---- What is known of a path. Ranks that see the same file are a group; its lowest rank represents it. Local. ---- */
 
 /* The number of groups. Set size before the call. */
@@ -204,7 +215,69 @@ struct atta_descriptor {
     uint32_t unused;
 };
 
+/* ---- Which file system suits what a job writes. ---- */
+
+/* Values of struct atta_requirements; 0: nothing is required. */
+enum { ATTA_SPEED_LOW = 1, ATTA_SPEED_HIGH = 2 };
+enum {
+    ATTA_DISTRIBUTION_UNIQUE = 1, /* all ranks see one directory */
+    ATTA_DISTRIBUTION_LOW = 2,    /* it is poorly distributed */
+    ATTA_DISTRIBUTION_HIGH = 3,   /* it is well distributed */
+    ATTA_DISTRIBUTION_FULL = 4    /* each host has its own */
+};
+enum { ATTA_SCALABILITY_SINGLE = 1, ATTA_SCALABILITY_MULTI = 2 }; /* multi: a parallel file system */
+
+/* What a job wants. Fill it with zeros, set size, and set what is required. */
+struct atta_requirements {
+    size_t size;            /* sizeof(struct atta_requirements) */
+    uint64_t space_each;    /* bytes that this rank writes */
+    uint64_t space_total;   /* bytes that all ranks write together, each the same share; that of rank 0 counts, as for all below */
+    uint64_t space_to_free; /* bytes that this rank removes from the file system before; its own */
+    uint32_t speed;         /* high: that of a local disk or more (200 MB/s) */
+    uint32_t distribution;
+    uint32_t scalability;
+    uint32_t is_writable;   /* 1: files can be made in the directory of the mount point. Ranks try it with a file without a name */
+    uint32_t wait_ms;       /* how long file systems may take to answer (5 s). A thread that waits for one longer is left behind */
+    uint32_t unused;        /* 0 */
+};
+
+/* Why a place does not suit: flags. */
+enum {
+    ATTA_UNMET_SPACE = 1,
+    ATTA_UNMET_SPEED = 2,
+    ATTA_UNMET_DISTRIBUTION = 4,
+    ATTA_UNMET_DISTRIBUTION_UNKNOWN = 8,
+    ATTA_UNMET_SCALABILITY = 16,
+    ATTA_UNMET_READ_ONLY = 32,
+    ATTA_UNMET_NOT_WRITABLE = 64,
+    ATTA_UNMET_UNREADABLE = 128, /* its space cannot be read; it may be no directory */
+    ATTA_UNMET_NO_ANSWER = 256   /* within wait_ms */
+};
+
+/* A mount point that all ranks have. Set size before the call. Texts stay as long as the object; they are those of rank 0. */
+struct atta_place {
+    size_t size;            /* sizeof(struct atta_place) */
+    const char *point;      /* the mount point */
+    const char *type;
+    const char *uri;        /* of the mount point, for people */
+    double score;           /* 0 to 1; higher is better. Only comparable within one search */
+    uint64_t need;          /* bytes that the ranks need which share the source with the least space beside its need */
+    uint64_t available;     /* bytes that are available there to this user */
+    uint64_t measured;      /* bytes a second that one process wrote, the lowest of all ranks; 0: no rank knows one */
+    uint32_t tightest_rank; /* the lowest rank that shares that source */
+    uint32_t sources;       /* how many file systems the ranks see there; those that may be one count as one */
+    uint32_t rating;        /* speed in the table of types, relative to a small NFS server (1) */
+    uint32_t scalability;   /* how many processes get that speed at once */
+    uint32_t unmet;         /* flags; 0: it is suitable */
+    int32_t unmet_errno;    /* for the last four flags: the error, of the first of them (EROFS, ETIMEDOUT); else 0 */
+    int64_t unmet_rank;     /* and the lowest rank that has it; else -1 */
+    uint32_t is_read;       /* 1: need, available and tightest_rank are known */
+    uint32_t is_quota_read; /* 1: available respects the quota of the user */
+};
+
 ATTA_STATUS_ASSERT(sizeof(size_t) == 8, "64-bit Linux");
+ATTA_STATUS_ASSERT(sizeof(struct atta_requirements) == 56, "struct atta_requirements as the library has it");
+ATTA_STATUS_ASSERT(sizeof(struct atta_place) == 104, "struct atta_place as the library has it");
 ATTA_STATUS_ASSERT(sizeof(struct atta_collective) == 56, "struct atta_collective as the library has it");
 ATTA_STATUS_ASSERT(sizeof(struct atta_status_options) == 24, "struct atta_status_options as the library has it");
 ATTA_STATUS_ASSERT(sizeof(struct atta_groups) == 24, "struct atta_groups as the library has it");
@@ -226,6 +299,25 @@ int atta_distribution_members(atta_distribution distribution, uint32_t number, u
 
 /* ENODATA: no groups are listed. */
 int atta_distribution_descriptor(atta_distribution distribution, struct atta_descriptor *descriptor);
+
+/* Measured speeds of a file. One that does not exist has none. EBADMSG: it is something else, is damaged, or another version wrote it. */
+int atta_speeds_load(const char *file, atta_speeds *speeds);
+
+/* Writes a file in one step. ENOENT: its directory does not exist. */
+int atta_speeds_save(atta_speeds speeds, const char *file);
+
+/* Measures the speed of a directory now, with up to 32 MiB and two seconds, and keeps it for the file system of the directory. A file system that does not
+ * answer holds the call. ENODEV: below no mount. ENOSPC: less than 16 MiB are available. */
+int atta_speeds_measure(atta_speeds speeds, atta_mounts mounts, const char *directory);
+
+/* Collective: all mount points that all ranks have and on which files can be kept, suitable ones first, the best first. map: that of this
+ * status; EPROTO if ranks have others. speeds: what this rank knows, or 0: nothing, so that the table of types counts. */
+int atta_places_find(atta_status status, atta_map map, atta_speeds speeds, const struct atta_requirements *requirements,
+                     atta_places *places);
+int atta_places_count(atta_places places, size_t *count);
+
+/* A place by its number, from 0. EINVAL: there are not so many. */
+int atta_places_get(atta_places places, size_t number, struct atta_place *place);
 
 #ifdef __cplusplus
 }

@@ -181,6 +181,49 @@ public:
     }
 };
 
+/// Measured speeds of file systems.
+class speeds : public detail::object {
+public:
+    /// Those of a file. One that does not exist has none.
+    explicit speeds(const std::string &file)
+        : object(detail::made("atta_speeds_load", atta_speeds_load, file.c_str()))
+    {
+    }
+
+    void save(const std::string &file) const
+    {
+        detail::check(atta_speeds_save(get(), file.c_str()), "atta_speeds_save");
+    }
+
+    /// Measures the speed of a directory now.
+    void measure(const mounts &table, std::string_view directory)
+    {
+        detail::check(atta_speeds_measure(get(), table.get(), detail::path(directory).get()), "atta_speeds_measure");
+    }
+};
+
+/// File systems that suit what a job writes, suitable ones first, the best first.
+class places : public detail::object {
+public:
+    explicit places(std::uint64_t number) noexcept : object(number) {}
+
+    std::size_t size() const
+    {
+        std::size_t count = 0;
+        detail::check(atta_places_count(get(), &count), "atta_places_count");
+        return count;
+    }
+
+    /// A place by its number, from 0. Its texts stay as long as this object.
+    atta_place operator[](std::size_t number) const
+    {
+        atta_place place{};
+        place.size = sizeof place;
+        detail::check(atta_places_get(get(), number, &place), "atta_places_get");
+        return place;
+    }
+};
+
 /// How ranks communicate: a program derives from this, or fills in the table of atta_status.h. Functions are called by the
 /// thread that asks. One that throws makes the query fail: std::system_error with its value if that is positive,
 /// std::bad_alloc with ENOMEM, anything else with EIO.
@@ -323,6 +366,12 @@ class mount_map : public detail::queries<mount_map> {
 public:
     explicit mount_map(std::uint64_t number) noexcept : queries(number) {}
 
+    /// One that ranks saved, for a program without ranks.
+    mount_map(const std::string &file, const mounts &table) : mount_map(loaded(file, table)) {}
+
+    /// Seconds since it was saved; 0: it was not loaded.
+    std::uint64_t age_s() const noexcept { return age_s_; }
+
     atta::answer ask(query what, std::string_view path) const
     {
         return detail::asked<atta::answer>("atta_map_ask", atta_map_ask, get(), static_cast<int>(what),
@@ -334,6 +383,17 @@ public:
         return atta::distribution(
             detail::made("atta_map_distribution", atta_map_distribution, get(), detail::path(path).get()));
     }
+
+private:
+    static mount_map loaded(const std::string &file, const mounts &table)
+    {
+        std::uint64_t age_s = 0;
+        mount_map map(detail::made("atta_map_load", atta_map_load, file.c_str(), table.get(), &age_s));
+        map.age_s_ = age_s;
+        return map;
+    }
+
+    std::uint64_t age_s_ = 0;
 };
 
 /// One rank among others. All ranks make it, and ask it the same in the same order.
@@ -379,6 +439,21 @@ public:
 
     /// A map of the mount points of all ranks.
     mount_map map() const { return mount_map(detail::made("atta_map_build", atta_map_build, get())); }
+
+    /// Saves the map of this status, on this rank if a file is named. All ranks call it.
+    void save(const mount_map &map, const std::optional<std::string> &file) const
+    {
+        detail::check(atta_map_save(get(), map.get(), file ? file->c_str() : nullptr), "atta_map_save");
+    }
+
+    /// Which file systems suit what a job writes, with the map of this status, and with the speeds that this rank knows.
+    atta::places places(const mount_map &map, atta_requirements requirements, const speeds *known = nullptr) const
+    {
+        requirements.size = sizeof requirements;
+        return atta::places(detail::made("atta_places_find", atta_places_find, get(), map.get(),
+                                         known == nullptr ? std::uint64_t{0} : known->get(),
+                                         static_cast<const atta_requirements *>(&requirements)));
+    }
 
     /// The rank because of which the last query failed. None: it did not, or not because of a rank.
     std::optional<std::uint32_t> failed_rank() const

@@ -12,11 +12,11 @@ use atta_status::{Status, StatusError};
 use crate::arguments::{Given, Out, Text};
 use crate::call::return_code;
 use crate::sized;
-use crate::status::functions::{AttaCollective, Functions};
-use crate::status::links::{Failed, Links};
-use crate::status::message::PROTOCOL;
 use crate::status::mounts::{NO_MOUNT, absolute, table};
 use crate::status::objects::{find, give};
+use crate::status::ranks::functions::{AttaCollective, Functions};
+use crate::status::ranks::links::{Failed, Links};
+use crate::status::ranks::message::PROTOCOL;
 use crate::status::values::AttaStatusOptions;
 
 /// What ranks ask each other, as [`Query`](crate::status::values::Query) has the first numbers.
@@ -24,6 +24,8 @@ pub(crate) const JOIN: u32 = 10;
 pub(crate) const DISTRIBUTION: u32 = 11;
 pub(crate) const GROUPS: u32 = 12;
 pub(crate) const MAP: u32 = 13;
+pub(crate) const PLACES: u32 = 14;
+pub(crate) const SAVED_MAP: u32 = 15;
 
 /// A status of a program.
 pub(crate) struct Joined {

@@ -133,11 +133,66 @@ static void queries(atta_status status)
     CHECK(atta_free(map) == 0);
 }
 
+/* The speed that a search knows of the mount of a directory. */
+static uint64_t speed_in(atta_speeds speeds, const char *point)
+{
+    struct atta_requirements wanted = {.size = sizeof wanted, .wait_ms = 100000};
+    struct atta_place place = {.size = sizeof place};
+    atta_mounts mounts = 0;
+    atta_status status = 0;
+    atta_map map = 0;
+    atta_places places = 0;
+    size_t count = 0;
+    uint64_t measured = 0;
+    CHECK(atta_mounts_read(&mounts) == 0 && atta_status_join(mounts, NULL, NULL, &status) == 0);
+    CHECK(atta_map_build(status, &map) == 0 && atta_places_find(status, map, speeds, &wanted, &places) == 0);
+    CHECK(atta_places_count(places, &count) == 0 && count > 0);
+    for (size_t number = 0; number < count; number++) {
+        CHECK(atta_places_get(places, number, &place) == 0);
+        if (strcmp(place.point, point) == 0)
+            measured = place.measured;
+    }
+    CHECK(atta_free(mounts) == 0 && atta_free(status) == 0 && atta_free(map) == 0 && atta_free(places) == 0);
+    return measured;
+}
+
+static void speeds(const char *directory)
+{
+    char file[500];
+    atta_mounts mounts = 0;
+    atta_mount mount = 0;
+    atta_speeds none = 0, measured = 0, loaded = 0;
+    snprintf(file, sizeof file, "%s/speeds", directory);
+    CHECK(atta_mounts_read(&mounts) == 0 && atta_mounts_mount(mounts, directory, &mount) == 0);
+    CHECK(atta_speeds_load(file, &none) == 0 && atta_speeds_load(file, &measured) == 0);
+    CHECK(atta_speeds_measure(measured, mounts, directory) == 0);
+    CHECK(atta_speeds_save(measured, file) == 0 && atta_speeds_load(file, &loaded) == 0);
+    uint64_t speed = speed_in(measured, atta_mount_point(mount));
+    CHECK(speed > 0 && speed_in(loaded, atta_mount_point(mount)) == speed);
+    CHECK(speed_in(none, atta_mount_point(mount)) == 0 && speed_in(0, atta_mount_point(mount)) == 0);
+    CHECK(atta_free(none) == 0 && atta_free(measured) == 0 && atta_free(loaded) == 0);
+    CHECK(atta_free(mount) == 0 && atta_free(mounts) == 0);
+}
+
+/* A map without ranks. */
+static void saved_map(atta_status status, atta_mounts mounts, const char *directory)
+{
+    char file[500];
+    atta_map map = 0;
+    int answer = -1;
+    snprintf(file, sizeof file, "%s/map", directory);
+    CHECK(atta_map_build(status, &map) == 0 && atta_map_save(status, map, file) == 0 && atta_free(map) == 0);
+    CHECK(atta_map_load(file, mounts, NULL, &map) == 0);
+    CHECK(atta_map_ask(map, ATTA_IS_UNIQUE, "/home/f", &answer) == 0 && answer == ATTA_YES);
+    CHECK(atta_free(map) == 0);
+}
+
 int main(int count, char **arguments)
 {
     CHECK(count == 2);
     names();
     live(arguments[1]);
+    speeds(arguments[1]);
     atta_mounts mounts = read_lines(LINES, "boot", "node");
     /* A table of one rank needs no functions. */
     struct atta_collective one = {.size = sizeof one, .ranks = 1};
@@ -146,6 +201,7 @@ int main(int count, char **arguments)
     uint32_t rank = 7;
     CHECK(atta_status_join(mounts, NULL, NULL, &alone) == 0);
     CHECK(atta_status_join(mounts, &one, &options, &status) == 0);
+    saved_map(alone, mounts, arguments[1]);
     CHECK(atta_free(mounts) == 0);
     queries(alone);
     queries(status);

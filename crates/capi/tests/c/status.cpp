@@ -148,10 +148,33 @@ void ranks()
         each.join();
 }
 
+// Maps and speeds in files, and places.
+void files(const atta::status &status, const atta::mounts &mounts, const std::string &directory)
+{
+    atta::mount_map map = status.map();
+    status.save(map, directory + "/map");
+    status.save(map, std::nullopt);
+    atta::mount_map loaded(directory + "/map", mounts);
+    CHECK(loaded.is_unique("/home/f") == answer::yes && loaded.age_s() < 1000);
+    CHECK(error_of([&] { atta::mount_map("/proc/self/status", mounts); }) == EBADMSG);
+
+    atta::speeds speeds(directory + "/speeds");
+    speeds.save(directory + "/speeds");
+    CHECK(error_of([&] { speeds.measure(mounts, "relative"); }) == EINVAL);
+    atta_requirements wanted{};
+    wanted.distribution = ATTA_DISTRIBUTION_UNIQUE;
+    wanted.wait_ms = 100000;
+    atta::places places = status.places(map, wanted, &speeds);
+    CHECK(places.size() == 2 && places[0].unmet == 0 && places[0].score > 0);
+    CHECK(error_of([&] { places[2]; }) == EINVAL);
+    CHECK(status.places(map, {}).size() == 2);
+}
+
 } // namespace
 
-int main()
+int main(int count, char **arguments)
 {
+    CHECK(count == 2);
     names();
     ranks();
     atta::mounts mounts = table(1);
@@ -159,5 +182,6 @@ int main()
     options.ranks_per_server = 2;
     atta::status alone(mounts, options);
     CHECK(alone.is_unique("/etc") == answer::yes && alone.map().is_unique("/etc") == answer::yes);
+    files(alone, mounts, arguments[1]);
     return 0;
 }

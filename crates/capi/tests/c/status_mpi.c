@@ -15,6 +15,8 @@ static void over(MPI_Comm comm, const char *directory)
     CHECK(atta_status_join(mounts, &collective, NULL, &status) == 0);
     check_queries(status, collective.rank, collective.ranks);
     check_contents(status, collective.rank, collective.ranks, directory);
+    check_saved(status, collective.rank, directory);
+    check_places(status, collective.ranks);
     CHECK(atta_free(status) == 0 && atta_free(mounts) == 0 && atta_mpi_close(&mpi) == 0);
     CHECK(atta_mpi_close(&mpi) == -1 && errno == EINVAL);
 }

@@ -55,6 +55,8 @@ static void all_queries(const struct own *own, const struct atta_collective *col
     atta_status status = joined(own, collective);
     check_queries(status, own->pipes.rank, own->pipes.pipes->ranks);
     check_contents(status, own->pipes.rank, own->pipes.pipes->ranks, own->directory);
+    check_saved(status, own->pipes.rank, own->directory);
+    check_places(status, own->pipes.pipes->ranks);
     CHECK(atta_free(status) == 0);
 }
 

@@ -24,6 +24,8 @@ static atta_uri uri;
 static atta_status status;
 static atta_map map;
 static atta_distribution found;
+static atta_speeds speeds;
+static atta_places places;
 static uint64_t out;
 static int answer;
 
@@ -53,6 +55,20 @@ static void numbers_of(uint64_t bad)
     REFUSED(EBADF, atta_map_build(bad, &out));
     REFUSED(EBADF, atta_map_ask(bad, ATTA_IS_UNIQUE, "/home", &answer));
     REFUSED(EBADF, atta_map_distribution(bad, "/home", &out));
+    struct atta_requirements wanted = {.size = sizeof wanted};
+    struct atta_place place = {.size = sizeof place};
+    REFUSED(EBADF, atta_map_save(bad, map, NULL));
+    REFUSED(EBADF, atta_map_save(status, bad, NULL));
+    REFUSED(EBADF, atta_map_load("/nothing", bad, NULL, &out));
+    REFUSED(EBADF, atta_speeds_save(bad, "/nothing"));
+    REFUSED(EBADF, atta_speeds_measure(bad, mounts, "/home"));
+    REFUSED(EBADF, atta_speeds_measure(speeds, bad, "/home"));
+    REFUSED(EBADF, atta_places_find(bad, map, 0, &wanted, &out));
+    REFUSED(EBADF, atta_places_find(status, bad, 0, &wanted, &out));
+    if (bad != 0)
+        REFUSED(EBADF, atta_places_find(status, map, bad, &wanted, &out));
+    REFUSED(EBADF, atta_places_count(bad, &count));
+    REFUSED(EBADF, atta_places_get(bad, 0, &place));
     REFUSED(EBADF, atta_distribution_ask(bad, ATTA_IS_UNIQUE, &answer));
     REFUSED(EBADF, atta_distribution_groups(bad, &groups));
     REFUSED(EBADF, atta_distribution_group(bad, 0, &group));
@@ -87,6 +103,17 @@ static void nulls(void)
     REFUSED(EFAULT, atta_distribution_members(found, 0, NULL, 1, &count));
     REFUSED(EFAULT, atta_distribution_members(found, 0, &rank, 1, NULL));
     REFUSED(EFAULT, atta_distribution_descriptor(found, NULL));
+    struct atta_requirements wanted = {.size = sizeof wanted};
+    REFUSED(EFAULT, atta_map_load(NULL, mounts, NULL, &out));
+    REFUSED(EFAULT, atta_map_load("/nothing", mounts, NULL, NULL));
+    REFUSED(EFAULT, atta_speeds_load(NULL, &out));
+    REFUSED(EFAULT, atta_speeds_load("/nothing", NULL));
+    REFUSED(EFAULT, atta_speeds_save(speeds, NULL));
+    REFUSED(EFAULT, atta_speeds_measure(speeds, mounts, NULL));
+    REFUSED(EFAULT, atta_places_find(status, map, 0, NULL, &out));
+    REFUSED(EFAULT, atta_places_find(status, map, 0, &wanted, NULL));
+    REFUSED(EFAULT, atta_places_count(places, NULL));
+    REFUSED(EFAULT, atta_places_get(places, 0, NULL));
     const void *bytes;
     REFUSED(EFAULT, atta_value_bytes(NULL, &bytes, &count));
     REFUSED(EFAULT, atta_value_merge(NULL, "", 0));
@@ -110,6 +137,7 @@ static void paths(void)
         REFUSED(error, atta_status_groups(status, path, &out));
         REFUSED(error, atta_map_ask(map, ATTA_IS_UNIQUE, path, &answer));
         REFUSED(error, atta_map_distribution(map, path, &out));
+        REFUSED(error, atta_speeds_measure(speeds, mounts, path));
     }
     /* The status is still of use. */
     CHECK(atta_status_ask(status, ATTA_IS_UNIQUE, "/home", &answer) == 0 && answer == ATTA_YES);
@@ -193,6 +221,32 @@ static void tables(void)
     REFUSED(EINVAL, atta_status_join(mounts, NULL, &options, &out));
 }
 
+/* Values that requirements do not have, and files that are something else. */
+static void places_and_files(void)
+{
+    const struct atta_requirements good = {.size = sizeof good};
+    struct atta_requirements wrong[6] = {good, good, good, good, good, good};
+    wrong[0].speed = 3;
+    wrong[1].distribution = 5;
+    wrong[2].scalability = UINT32_MAX;
+    wrong[3].is_writable = 2;
+    wrong[4].unused = 1;
+    wrong[5].size = 8;
+    for (size_t at = 0; at < sizeof wrong / sizeof *wrong; at++)
+        REFUSED(EINVAL, atta_places_find(status, map, 0, &wrong[at], &out));
+    struct atta_place place = {.size = sizeof place};
+    REFUSED(EINVAL, atta_places_get(places, 1, &place));
+    REFUSED(EINVAL, atta_places_get(places, SIZE_MAX, &place));
+    REFUSED(ENOENT, atta_map_load("", mounts, NULL, &out));
+    REFUSED(ENOENT, atta_map_load("/no/such.directory/map", mounts, NULL, &out));
+    REFUSED(ENOENT, atta_map_save(status, map, ""));
+    REFUSED(ENOENT, atta_map_save(status, map, "/no/such.directory/map"));
+    REFUSED(ENOENT, atta_speeds_save(speeds, "/no/such.directory/speeds"));
+    REFUSED(ENOENT, atta_speeds_load("", &out));
+    REFUSED(EBADMSG, atta_map_load("/proc/self/status", mounts, NULL, &out));
+    REFUSED(EBADMSG, atta_speeds_load("/proc/self/status", &out));
+}
+
 /* Room for less than all: the rest of the memory stays as it was. */
 static void short_structures(void)
 {
@@ -210,12 +264,16 @@ int main(void)
     CHECK(atta_status_join(mounts, NULL, NULL, &status) == 0);
     CHECK(atta_map_build(status, &map) == 0);
     CHECK(atta_status_distribution(status, "/home/f", &found) == 0);
+    struct atta_requirements wanted = {.size = sizeof wanted, .wait_ms = 100000};
+    CHECK(atta_speeds_load("/no/such.directory/speeds", &speeds) == 0);
+    CHECK(atta_places_find(status, map, speeds, &wanted, &places) == 0);
     answer = -1;
     nulls();
     paths();
     texts();
     queries();
     tables();
+    places_and_files();
     short_structures();
     numbers_of(0);
     numbers_of(UINT64_MAX);
@@ -232,6 +290,6 @@ int main(void)
     REFUSED(EBADF, atta_free(0));
     CHECK(out == 0 && answer == -1);
     CHECK(atta_free(mounts) == 0 && atta_free(uri) == 0 && atta_free(status) == 0);
-    CHECK(atta_free(map) == 0 && atta_free(found) == 0);
+    CHECK(atta_free(map) == 0 && atta_free(found) == 0 && atta_free(speeds) == 0 && atta_free(places) == 0);
     return 0;
 }

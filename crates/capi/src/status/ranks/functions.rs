@@ -7,8 +7,8 @@ use atta_entry::Errno;
 
 use crate::arguments::{Data, Given};
 use crate::sized::{self, Plain};
-use crate::status::message::{FRAME_BYTES, length};
-use crate::status::total::{Total, Value};
+use crate::status::ranks::message::{FRAME_BYTES, length};
+use crate::status::ranks::total::{Total, Value};
 
 type Send = extern "C" fn(Data, u32, *const c_void, usize) -> c_int;
 type Receive = extern "C" fn(Data, u32, *mut c_void, usize) -> c_int;

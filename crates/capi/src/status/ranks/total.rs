@@ -8,7 +8,7 @@ use atta_entry::Errno;
 
 use crate::arguments::{Given, Out};
 use crate::call::return_code;
-use crate::status::message::{PROTOCOL, message, value_of};
+use crate::status::ranks::message::{PROTOCOL, message, value_of};
 
 /// A value of any type with a way to merge two.
 pub(crate) trait Merge {

@@ -13,9 +13,9 @@ use atta_code::Code;
 use atta_entry::Errno;
 use atta_status::{Collective, Ranks};
 
-use crate::status::functions::{Functions, Pair};
-use crate::status::message::{PROTOCOL, message, value_of};
-use crate::status::total::{Total, Typed};
+use crate::status::ranks::functions::{Functions, Pair};
+use crate::status::ranks::message::{PROTOCOL, message, value_of};
+use crate::status::ranks::total::{Total, Typed};
 
 /// Why ranks of a program cannot communicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
