@@ -1,5 +1,6 @@
-/* pipes.h: ranks of one machine, connected by pipes, for atta_status.h. Processes that are forked, or threads. An example of a table of
- * function pointers: 40 lines for anything that passes bytes. Include it in one file; link with libatta. */
+/* pipes.h: ranks of one machine, connected by pipes, for atta_status.h. Processes that are forked, or threads. An
+ * example of a table of function pointers: 40 lines for anything that passes bytes. Include it in one file; link
+ * with libatta. */
 #ifndef PIPES_H
 #define PIPES_H
 

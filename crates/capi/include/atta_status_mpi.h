@@ -1,5 +1,5 @@
-/* atta_status_mpi.h: ranks of an MPI communicator for atta_status.h. Header only: it calls the program's own MPI, so that
- * libatta needs none. For C and C++.
+/* atta_status_mpi.h: ranks of an MPI communicator for atta_status.h. Header only: it calls the program's own MPI, so
+ * that libatta needs none. For C and C++.
  *
  *     struct atta_mpi mpi;
  *     struct atta_collective ranks;
@@ -9,8 +9,9 @@
  *     atta_free(status);
  *     atta_mpi_close(&mpi);                         all ranks of comm, before MPI_Finalize
  *
- * The communicator is duplicated, so that messages of queries never meet those of the program. Errors of MPI become EIO there; those of
- * atta_mpi_open itself are handled as comm says. Two threads may ask at the same time only with MPI_THREAD_MULTIPLE. */
+ * The communicator is duplicated, so that messages of queries never meet those of the program. Errors of MPI become
+ * EIO there; those of atta_mpi_open itself are handled as comm says. Two threads may ask at the same time only with
+ * MPI_THREAD_MULTIPLE. */
 #ifndef ATTA_STATUS_MPI_H
 #define ATTA_STATUS_MPI_H
 
@@ -74,8 +75,9 @@ static inline int atta_mpi_broadcast(void *data, void *bytes, size_t count)
     return atta_mpi_errno(returned);
 }
 
-/* Duplicates a communicator and fills the table in. All ranks of comm call it. Returns 0, or -1 with errno: EFAULT (NULL), EINVAL (MPI is
- * not initialized or was finalized, comm is MPI_COMM_NULL or has two groups), EIO (an error of MPI). */
+/* Duplicates a communicator and fills the table in. All ranks of comm call it. Returns 0, or -1 with errno: EFAULT
+ * (NULL), EINVAL (MPI is not initialized or was finalized, comm is MPI_COMM_NULL or has two groups), EIO (an error
+ * of MPI). */
 static inline int atta_mpi_open(struct atta_mpi *mpi, MPI_Comm comm, struct atta_collective *collective)
 {
     int is_initialized = 0, is_finalized = 0, has_two_groups = 0, rank = 0, ranks = 0;
@@ -115,8 +117,8 @@ static inline int atta_mpi_open(struct atta_mpi *mpi, MPI_Comm comm, struct atta
     return 0;
 }
 
-/* Gives the duplicate back. All ranks of it call this, after atta_free of the status. Returns 0, or -1 with errno: EFAULT (NULL), EINVAL (it
- * is not open), EIO. */
+/* Gives the duplicate back. All ranks of it call this, after atta_free of the status. Returns 0, or -1 with errno:
+ * EFAULT (NULL), EINVAL (it is not open), EIO. */
 static inline int atta_mpi_close(struct atta_mpi *mpi)
 {
     if (mpi == NULL || mpi->comm == MPI_COMM_NULL) {

@@ -1,4 +1,5 @@
-/* What programs with several ranks share: a mount table for each, as if ranks were on different hosts, and what they must find. */
+/* What programs with several ranks share: a mount table for each, as if ranks were on different hosts, and what they
+ * must find. */
 #ifndef RANKS_H
 #define RANKS_H
 
@@ -7,8 +8,8 @@
 #include "atta_status.h"
 #include "check.h"
 
-/* Ranks 0 and 1 on the first host, 2 and 3 on the next one, and so on. /home is on one server, /scratch on two (odd and even ranks),
- * / is local, /fuse is unknown. */
+/* Ranks 0 and 1 on the first host, 2 and 3 on the next one, and so on. /home is on one server, /scratch on two (odd
+ * and even ranks), / is local, /fuse is unknown. */
 static inline atta_mounts mounts_of(uint32_t rank)
 {
     char lines[600], boot_id[20], host[20];
@@ -87,7 +88,8 @@ static inline void check_queries(atta_status status, uint32_t rank, uint32_t ran
     CHECK(atta_free(map) == 0);
 }
 
-/* Files of this host under one name on all ranks: equal, and different on the last rank. The paths of ranks may differ. */
+/* Files of this host under one name on all ranks: equal, and different on the last rank. The paths of ranks may
+ * differ. */
 static inline void check_contents(atta_status status, uint32_t rank, uint32_t ranks, const char *directory)
 {
     char path[500];

@@ -49,7 +49,8 @@ static void names(void)
     CHECK(strcmp(atta_uri_text(etc), "ext4://8:1@node1/etc") == 0);
     CHECK(strcmp(atta_uri_canonical(etc), "ext4://8:1@boot/etc") == 0);
 
-    atta_uri there = uri_of(elsewhere, "/home/me/file"), other = uri_of(elsewhere, "/home/me"), disk = uri_of(elsewhere, "/etc");
+    atta_uri there = uri_of(elsewhere, "/home/me/file"), other = uri_of(elsewhere, "/home/me");
+    atta_uri disk = uri_of(elsewhere, "/etc");
     CHECK(relation_of(home, there) == ATTA_SAME && relation_of(home, other) == ATTA_DIFFERENT);
     CHECK(relation_of(etc, disk) == ATTA_DIFFERENT && relation_of(home, etc) == ATTA_UNKNOWN);
     int relation = -1;

@@ -1,4 +1,5 @@
-/* Ranks of MPI: all queries over the world and over a part of it, while messages of the program itself are under way. */
+/* Ranks of MPI: all queries over the world and over a part of it, while messages of the program itself are under
+ * way. */
 #include <sys/stat.h>
 
 #include "atta_status_mpi.h"

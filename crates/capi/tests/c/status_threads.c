@@ -1,5 +1,5 @@
-/* Ranks that are threads, connected by pipes: all queries by send and receive, and by a broadcast and a reduction of the program's own;
- * errors of the program's functions, and ranks that do not ask the same. */
+/* Ranks that are threads, connected by pipes: all queries by send and receive, and by a broadcast and a reduction of
+ * the program's own; errors of the program's functions, and ranks that do not ask the same. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

@@ -1,4 +1,5 @@
-/* Every function of atta_status.h with NULL, numbers of nothing or of something else, and wrong paths: an error, and nothing is stored. */
+/* Every function of atta_status.h with NULL, numbers of nothing or of something else, and wrong paths: an error, and
+ * nothing is stored. */
 #define _GNU_SOURCE
 #include <stdint.h>
 
