@@ -71,7 +71,7 @@ fn coroutines_and_futures() {
     everywhere("coroutines_and_futures", "coroutines.cpp");
 }
 
-const PROGRAMS: [&str; 14] = [
+const PROGRAMS: [&str; 15] = [
     "chain.c",
     "every.c",
     "nulls.c",
@@ -84,6 +84,7 @@ const PROGRAMS: [&str; 14] = [
     STANDS_IN,
     "status.c",
     "status.cpp",
+    "status_forks.c",
     "status_threads.c",
     "status_wrong.c",
 ];

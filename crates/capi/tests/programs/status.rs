@@ -25,6 +25,11 @@ fn ranks_of_a_program_of_its_own() {
 }
 
 #[test]
+fn forked_ranks_and_ranks_that_die() {
+    everywhere("forked_ranks_and_ranks_that_die", "status_forks.c");
+}
+
+#[test]
 fn classes_of_cpp_for_status() {
     everywhere("classes_of_cpp_for_status", "status.cpp");
 }

@@ -89,7 +89,12 @@ impl Links {
         let passed = failure.as_deref().unwrap_or_else(|| received.as_deref().unwrap_or_default());
         // Each of them waits, also if another one cannot be reached. The one with the most ranks below it comes first.
         let sent: Vec<_> = tree.children().rev().map(|child| pair.send(child, passed)).collect();
-        received.and_then(|received| sent.into_iter().collect::<Result<(), _>>().map(|()| received))
+        let received = received?;
+        // What the first rank reports comes before the loss of a rank below, which mostly follows from it.
+        if value_of(self.question, &received).is_ok() {
+            sent.into_iter().collect::<Result<(), _>>()?;
+        }
+        Ok(received)
     }
 
     /// Tells the ranks that wait for this one that there will be no value.
