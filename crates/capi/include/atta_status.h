@@ -2,7 +2,8 @@
  * see the same file.
  *
  * Functions return 0, or -1 with errno; those that return text, NULL with errno. NULL where memory or a text is
- * asked for is an error (EFAULT), never a crash. They do not need atta_init. Only atta_places_find starts threads.
+ * asked for is an error (EFAULT), never a crash. They do not need atta_init. Only atta_places_find and
+ * atta_speeds_measure start threads.
  *
  * Objects are held by numbers, which are never used again. 0 is no object. A number that was given back, or is of
  * another type of object, is EBADF. Each object is given back with atta_free, in any order; other objects do not
@@ -316,9 +317,9 @@ int atta_speeds_load(const char *file, atta_speeds *speeds);
 int atta_speeds_save(atta_speeds speeds, const char *file);
 
 /* Measures the speed of a directory now, with up to 32 MiB and two seconds, and keeps it for the file system of the
- * directory. A file system that does not answer holds the call. ENODEV: below no mount. ENOSPC: less than 16 MiB are
- * available. */
-int atta_speeds_measure(atta_speeds speeds, atta_mounts mounts, const char *directory);
+ * directory. timeout_ms (negative: for ever): ETIMEDOUT, and the thread that measures is left behind. ENODEV: below
+ * no mount. ENOSPC: less than 16 MiB are available. */
+int atta_speeds_measure(atta_speeds speeds, atta_mounts mounts, const char *directory, int timeout_ms);
 
 /* Collective: all mount points that all ranks have and on which files can be kept, suitable ones first, the best
  * first. map: that of this status; EPROTO if ranks have others. speeds: what this rank knows, or 0: nothing, so that

@@ -196,9 +196,10 @@ public:
     }
 
     /// Measures the speed of a directory now.
-    void measure(const mounts &table, std::string_view directory)
+    void measure(const mounts &table, std::string_view directory, int timeout_ms = -1)
     {
-        detail::check(atta_speeds_measure(get(), table.get(), detail::path(directory).get()), "atta_speeds_measure");
+        detail::check(atta_speeds_measure(get(), table.get(), detail::path(directory).get(), timeout_ms),
+                      "atta_speeds_measure");
     }
 };
 

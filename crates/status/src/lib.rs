@@ -17,7 +17,7 @@
 //!   mount_map.rs     queries without a message                    contents.rs    sizes and digests of files
 //!   places.rs        which mounts suit what a job writes          measure.rs     speed of a directory
 //!   saved_map.rs     a map in a file, for programs without ranks  speeds.rs      speeds that were measured, in a file
-//!   sealed.rs        small files with a checksum
+//!   sealed.rs        small files with a checksum                  in_time.rs     questions that may have no answer
 //! ```
 //!
 //! ```
@@ -41,6 +41,7 @@ mod contents;
 mod distribution;
 mod error;
 mod filter;
+mod in_time;
 mod known;
 mod look;
 mod measure;
@@ -62,13 +63,13 @@ pub use contents::{Contents, Digest, SystemContents};
 pub use distribution::{Answer, Descriptor, Distribution};
 pub use error::StatusError;
 pub use filter::{Estimate, Filter};
-pub use measure::{Speed, measure};
+pub use measure::{Speed, measure, measure_in_time};
 pub use mount_map::MountMap;
 pub use options::Options;
 pub use places::{
     DistributionRequirement, InvalidRequirement, NoRoom, Place, PlaceSpeed, Quota, Requirements, Room, Rooms,
     ScalabilityRequirement, Search, SpeedRequirement, SystemRooms, Tightest, Unmet, candidates, mount_name,
-    places,
+    own_sources, places,
 };
 pub use ranks::Ranks;
 pub use saved_map::SavedMap;

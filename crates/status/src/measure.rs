@@ -1,8 +1,10 @@
 //! How fast one process writes to a directory and reads from it: small timed transfers with a file of its own that has no name. It keeps no
 //! results; `speeds.rs` does.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,6 +13,8 @@ use atta_code::record;
 use atta_entry::Errno;
 use atta_runtime::unnamed_file;
 use rustix::fs::Advice;
+
+use crate::in_time::each_in_time;
 
 /// The most bytes that are written.
 const BYTES_MAX: u64 = 32 << 20;
@@ -49,6 +53,16 @@ pub fn measure(directory: &Path) -> Result<Speed, Errno> {
     }
     let begin = Instant::now();
     timed(&file, bytes, || begin.elapsed()).map_err(|error| errno(&error))
+}
+
+/// The same with a time limit for the whole, after which the measurement is left behind. None: it has not ended by then.
+///
+/// # Errors
+/// As [`measure`].
+pub fn measure_in_time(directory: &Path, wait_max: Duration) -> Option<Result<Speed, Errno>> {
+    let point = [directory.as_os_str().as_bytes().to_vec()];
+    let ask = |directory: &[u8]| measure(Path::new(OsStr::from_bytes(directory)));
+    each_in_time(&point, ask, |_| wait_max).pop().flatten()
 }
 
 fn errno(error: &io::Error) -> Errno {

@@ -10,7 +10,6 @@
 //! A *source* is a file system as the ranks that share it see it: one for an export that all ranks mount, one on each host for its disk.
 
 mod candidates;
-mod in_time;
 mod needs;
 mod place;
 mod ranking;
@@ -25,7 +24,7 @@ pub use requirements::{
     DistributionRequirement, InvalidRequirement, Requirements, ScalabilityRequirement, SpeedRequirement,
 };
 pub use room::{NoRoom, Room, Rooms, SystemRooms};
-pub use search::{Search, places};
+pub use search::{Search, own_sources, places};
 
 #[cfg(test)]
 pub(crate) mod fuzz;

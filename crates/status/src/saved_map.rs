@@ -86,7 +86,8 @@ impl SavedMap {
         // Below a mount that only this process has, it sees something else.
         let only_here = table.iter().filter_map(|(mount, _)| {
             let found = ranks_points.distribution(&mount.point)?;
-            let is_new = !self.points.contains_key(&mount.point);
+            let is_visible = table.mount_of(&mount.point).is_some_and(|visible| std::ptr::eq(visible, mount));
+            let is_new = is_visible && !self.points.contains_key(&mount.point);
             is_new.then(|| (mount.point.clone(), of(&found.verdict, None)))
         });
         MountMap::of(

@@ -7,10 +7,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use atta_entry::Errno;
-use atta_status::{Speeds, measure, mount_name};
+use atta_status::{Speeds, measure, measure_in_time, mount_name};
 
 use crate::arguments::{Out, Text};
 use crate::call::return_code;
+use crate::control::within;
 use crate::status::mounts::{NO_MOUNT, absolute, table};
 use crate::status::objects::{find, give};
 use crate::status::saved::errno_of;
@@ -56,13 +57,22 @@ pub extern "C" fn atta_speeds_save(speeds: u64, file: Text) -> c_int {
 /// Measures the speed of a directory now.
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
-pub extern "C" fn atta_speeds_measure(speeds: u64, mounts: u64, directory: Text) -> c_int {
+pub extern "C" fn atta_speeds_measure(
+    speeds: u64,
+    mounts: u64,
+    directory: Text,
+    timeout_ms: c_int,
+) -> c_int {
     return_code(|| {
         let (known, table, path) = (find::<Known>(speeds)?, table(mounts)?, absolute(directory)?);
         let mount = table.mount_of(path.as_bytes()).ok_or(NO_MOUNT)?;
         let root = table.uri_of(&mount.point).ok_or(NO_MOUNT)?;
         // Nothing waits for the lock while it is measured.
-        let speed = measure(Path::new(OsStr::from_bytes(path.as_bytes())))?;
+        let directory = Path::new(OsStr::from_bytes(path.as_bytes()));
+        let speed = match within(timeout_ms) {
+            None => measure(directory)?,
+            Some(wait_max) => measure_in_time(directory, wait_max).ok_or(Errno(libc::ETIMEDOUT))??,
+        };
         known.with(|known| known.insert(mount_name(&root), speed, SystemTime::now()));
         Ok(())
     })

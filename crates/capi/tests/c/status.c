@@ -166,7 +166,9 @@ static void speeds(const char *directory)
     snprintf(file, sizeof file, "%s/speeds", directory);
     CHECK(atta_mounts_read(&mounts) == 0 && atta_mounts_mount(mounts, directory, &mount) == 0);
     CHECK(atta_speeds_load(file, &none) == 0 && atta_speeds_load(file, &measured) == 0);
-    CHECK(atta_speeds_measure(measured, mounts, directory) == 0);
+    CHECK(atta_speeds_measure(measured, mounts, directory, -1) == 0);
+    CHECK(atta_speeds_measure(measured, mounts, directory, 100000) == 0);
+    CHECK(atta_speeds_measure(measured, mounts, file, 100000) == -1 && errno == ENOENT);
     CHECK(atta_speeds_save(measured, file) == 0 && atta_speeds_load(file, &loaded) == 0);
     uint64_t speed = speed_in(measured, atta_mount_point(mount));
     CHECK(speed > 0 && speed_in(loaded, atta_mount_point(mount)) == speed);

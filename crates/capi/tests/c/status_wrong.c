@@ -62,8 +62,8 @@ static void numbers_of(uint64_t bad)
     REFUSED(EBADF, atta_map_save(status, bad, NULL));
     REFUSED(EBADF, atta_map_load("/nothing", bad, NULL, &out));
     REFUSED(EBADF, atta_speeds_save(bad, "/nothing"));
-    REFUSED(EBADF, atta_speeds_measure(bad, mounts, "/home"));
-    REFUSED(EBADF, atta_speeds_measure(speeds, bad, "/home"));
+    REFUSED(EBADF, atta_speeds_measure(bad, mounts, "/home", -1));
+    REFUSED(EBADF, atta_speeds_measure(speeds, bad, "/home", -1));
     REFUSED(EBADF, atta_places_find(bad, map, 0, &wanted, &out));
     REFUSED(EBADF, atta_places_find(status, bad, 0, &wanted, &out));
     if (bad != 0)
@@ -110,7 +110,7 @@ static void nulls(void)
     REFUSED(EFAULT, atta_speeds_load(NULL, &out));
     REFUSED(EFAULT, atta_speeds_load("/nothing", NULL));
     REFUSED(EFAULT, atta_speeds_save(speeds, NULL));
-    REFUSED(EFAULT, atta_speeds_measure(speeds, mounts, NULL));
+    REFUSED(EFAULT, atta_speeds_measure(speeds, mounts, NULL, -1));
     REFUSED(EFAULT, atta_places_find(status, map, 0, NULL, &out));
     REFUSED(EFAULT, atta_places_find(status, map, 0, &wanted, NULL));
     REFUSED(EFAULT, atta_places_count(places, NULL));
@@ -138,7 +138,7 @@ static void paths(void)
         REFUSED(error, atta_status_groups(status, path, &out));
         REFUSED(error, atta_map_ask(map, ATTA_IS_UNIQUE, path, &answer));
         REFUSED(error, atta_map_distribution(map, path, &out));
-        REFUSED(error, atta_speeds_measure(speeds, mounts, path));
+        REFUSED(error, atta_speeds_measure(speeds, mounts, path, -1));
     }
     /* The status is still of use. */
     CHECK(atta_status_ask(status, ATTA_IS_UNIQUE, "/home", &answer) == 0 && answer == ATTA_YES);

@@ -5,7 +5,7 @@ use atta_entry::Errno;
 use atta_testkit::fuzz::Target;
 use atta_testkit::fuzz_code;
 
-use super::needs::{Look, Needs, Plan, Share};
+use super::needs::{Look, Needs, Plan, Source};
 use super::room::Looked;
 use super::*;
 
@@ -35,13 +35,13 @@ fn place() -> Place {
 }
 
 pub(crate) fn targets() -> Vec<Target> {
-    let share = Share::of(300, &WANTED, true);
+    let source = Source::of(300, &WANTED, true);
     let needs = Needs {
         is_left_out: false,
         read_only: Some(3),
         rating: (2, 1),
         measured: Some(300),
-        shares: [([7; 16], share)].into(),
+        sources: [([7; 16], source)].into(),
     };
     let look = Look { rank: 300, need: 300 };
     let room = Room { available: 300, quota: Quota::NotRead, writable: Err(Errno::ROFS) };
@@ -59,7 +59,7 @@ pub(crate) fn targets() -> Vec<Target> {
             [ScalabilityRequirement::Multi]
         ),
         fuzz_code!("places/requirements.rs: Requirements", Requirements, [WANTED, Requirements::default()]),
-        fuzz_code!("places/needs.rs: Share", Share, [share]),
+        fuzz_code!("places/needs.rs: Source", Source, [source]),
         fuzz_code!("places/needs.rs: Needs", Needs, [needs, Needs::LEFT_OUT]).holding(100),
         fuzz_code!("places/needs.rs: Look", Look, [look]),
         fuzz_code!(

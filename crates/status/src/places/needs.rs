@@ -9,7 +9,7 @@ use crate::class::Key;
 
 /// Ranks that share a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
+pub(crate) struct Source {
     /// The lowest one: it looks.
     pub(crate) representative: u32,
     pub(crate) ranks: u32,
@@ -21,9 +21,9 @@ pub(crate) struct Share {
     pub(crate) is_definite: bool,
 }
 
-record!(Share { representative, ranks, space, freed, is_definite });
+record!(Source { representative, ranks, space, freed, is_definite });
 
-impl Share {
+impl Source {
     pub(crate) fn of(rank: u32, wanted: &Requirements, is_definite: bool) -> Self {
         let Requirements { space_each: space, space_to_free: freed, .. } = *wanted;
         Self { representative: rank, ranks: 1, space, freed, is_definite }
@@ -56,14 +56,14 @@ pub(crate) struct Needs {
     pub(crate) rating: (u32, u32),
     /// The lowest measured speed, in bytes a second.
     pub(crate) measured: Option<u64>,
-    pub(crate) shares: BTreeMap<Key, Share>,
+    pub(crate) sources: BTreeMap<Key, Source>,
 }
 
-record!(Needs { is_left_out, read_only, rating, measured, shares });
+record!(Needs { is_left_out, read_only, rating, measured, sources });
 
 impl Needs {
     pub(crate) const LEFT_OUT: Self =
-        Self { is_left_out: true, read_only: None, rating: (0, 0), measured: None, shares: BTreeMap::new() };
+        Self { is_left_out: true, read_only: None, rating: (0, 0), measured: None, sources: BTreeMap::new() };
 
     /// Adds other ranks. The result does not depend on the order.
     pub(crate) fn merge(&mut self, other: Self) {
@@ -74,24 +74,24 @@ impl Needs {
         self.read_only = self.read_only.into_iter().chain(other.read_only).min();
         self.rating = (self.rating.0.min(other.rating.0), self.rating.1.min(other.rating.1));
         self.measured = self.measured.into_iter().chain(other.measured).min();
-        for (key, share) in other.shares {
-            self.shares.entry(key).and_modify(|own| own.merge(share)).or_insert(share);
+        for (key, source) in other.sources {
+            self.sources.entry(key).and_modify(|own| own.merge(source)).or_insert(source);
         }
     }
 
     /// How many file systems there are, and who looks at which for how many bytes. Where some may be one, each of these must have space for
     /// all of them, and they count as one.
-    pub(crate) fn sources(&self, is_certain: bool, wanted: &Requirements, ranks: u32) -> (u32, Vec<Look>) {
-        let need = |share: &Share| share.need(wanted.space_total, ranks);
-        let is_apart = |share: &Share| is_certain || share.is_definite;
-        let joined = self.shares.values().filter(|share| !is_apart(share));
+    pub(crate) fn looks(&self, is_certain: bool, wanted: &Requirements, ranks: u32) -> (u32, Vec<Look>) {
+        let need = |source: &Source| source.need(wanted.space_total, ranks);
+        let is_apart = |source: &Source| is_certain || source.is_definite;
+        let joined = self.sources.values().filter(|source| !is_apart(source));
         let joined_need = joined.clone().map(need).fold(0, u64::saturating_add);
-        let count = self.shares.len() - joined.clone().count() + usize::from(joined.count() > 0);
-        let look = |share: &Share| {
-            let bytes = if is_apart(share) { need(share) } else { joined_need };
-            Look { rank: share.representative, need: bytes }
+        let count = self.sources.len() - joined.clone().count() + usize::from(joined.count() > 0);
+        let look = |source: &Source| {
+            let bytes = if is_apart(source) { need(source) } else { joined_need };
+            Look { rank: source.representative, need: bytes }
         };
-        (u32::try_from(count).unwrap_or(u32::MAX), self.shares.values().map(look).collect())
+        (u32::try_from(count).unwrap_or(u32::MAX), self.sources.values().map(look).collect())
     }
 }
 
@@ -126,8 +126,8 @@ mod tests {
     }
 
     fn needs(rank: u32, source: u8, is_definite: bool, wanted: &Requirements) -> Needs {
-        let shares = [([source; 16], Share::of(rank, wanted, is_definite))].into();
-        Needs { is_left_out: false, read_only: None, rating: (2, 1), measured: None, shares }
+        let sources = [([source; 16], Source::of(rank, wanted, is_definite))].into();
+        Needs { is_left_out: false, read_only: None, rating: (2, 1), measured: None, sources }
     }
 
     proptest! {
@@ -146,12 +146,12 @@ mod tests {
             let halves = [merged(&all[at..]), merged(&all[..at])].into_iter().flatten().collect::<Vec<_>>();
             let expected = merged(&all).unwrap();
             prop_assert_eq!(merged(&halves), Some(expected.clone()));
-            for (key, share) in &expected.shares {
+            for (key, source) in &expected.sources {
                 let own = (0_u32..).zip(&ranks).filter(|(_, rank)| rank.0 == key[0]);
                 let space = own.clone().fold(0_u128, |sum, (_, rank)| sum + u128::from(rank.1));
-                prop_assert_eq!(u128::from(share.space), space.min(u128::from(u64::MAX)));
-                prop_assert_eq!(share.representative, own.clone().map(|(at, _)| at).min().unwrap());
-                prop_assert_eq!(share.ranks as usize, own.count());
+                prop_assert_eq!(u128::from(source.space), space.min(u128::from(u64::MAX)));
+                prop_assert_eq!(source.representative, own.clone().map(|(at, _)| at).min().unwrap());
+                prop_assert_eq!(source.ranks as usize, own.count());
             }
         }
     }
@@ -159,18 +159,18 @@ mod tests {
     // Defect 8: more to free than to write gave a need of almost 2^64 bytes.
     #[test]
     fn more_to_free_than_to_write_needs_nothing() {
-        let share = |each, free| Share::of(0, &wanted(each, free), true);
-        assert_eq!(share(5, 9).need(0, 1), 0);
-        assert_eq!(share(9, 5).need(0, 1), 4);
-        assert_eq!(share(u64::MAX, 0).need(u64::MAX, 1), u64::MAX);
+        let source = |each, free| Source::of(0, &wanted(each, free), true);
+        assert_eq!(source(5, 9).need(0, 1), 0);
+        assert_eq!(source(9, 5).need(0, 1), 4);
+        assert_eq!(source(u64::MAX, 0).need(u64::MAX, 1), u64::MAX);
     }
 
     #[test]
     fn total_is_shared_by_all_ranks() {
-        let share = |ranks| Share { ranks, ..Share::of(0, &wanted(1, 0), true) };
-        assert_eq!(share(2).need(10, 4), 1 + 5);
-        assert_eq!(share(1).need(10, 4), 1 + 3, "rounded up");
-        assert_eq!(share(4).need(10, 4), 1 + 10);
+        let source = |ranks| Source { ranks, ..Source::of(0, &wanted(1, 0), true) };
+        assert_eq!(source(2).need(10, 4), 1 + 5);
+        assert_eq!(source(1).need(10, 4), 1 + 3, "rounded up");
+        assert_eq!(source(4).need(10, 4), 1 + 10);
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
         all.merge(needs(1, 2, false, &wanted(7, 0)));
         all.merge(needs(2, 3, true, &wanted(9, 0)));
         let found = |is_certain| {
-            let (sources, looks) = all.sources(is_certain, &Requirements::default(), 3);
+            let (sources, looks) = all.looks(is_certain, &Requirements::default(), 3);
             (sources, looks.iter().map(|look| (look.rank, look.need)).collect::<Vec<_>>())
         };
         assert_eq!(found(true), (3, vec![(0, 5), (1, 7), (2, 9)]));

@@ -67,6 +67,24 @@ choice!(Unmet {
     8 => NoAnswer { rank },
 });
 
+impl Unmet {
+    /// One word for programs.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Space => "space",
+            Self::Speed => "speed",
+            Self::Distribution => "distribution",
+            Self::DistributionUnknown => "distribution_unknown",
+            Self::Scalability => "scalability",
+            Self::ReadOnly { .. } => "read_only",
+            Self::NotWritable { .. } => "not_writable",
+            Self::Unreadable { .. } => "unreadable",
+            Self::NoAnswer { .. } => "no_answer",
+        }
+    }
+}
+
 impl fmt::Display for Unmet {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -13,8 +13,8 @@ use atta_sys::quota::{Quota, quota_of};
 use atta_sys::retry;
 use rustix::fs::{Mode, OFlags};
 
-use super::in_time::each_in_time;
 use super::place::Tightest;
+use crate::in_time::each_in_time;
 
 /// The space of a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

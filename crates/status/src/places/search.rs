@@ -2,11 +2,11 @@
 //! `ranking.rs` does.
 
 use super::candidates::{candidate_at, mount_name};
-use super::needs::{Look, Needs, Plan, Share};
+use super::needs::{Look, Needs, Plan, Source};
 use super::place::Place;
 use super::ranking::{Found, rank};
 use super::requirements::Requirements;
-use super::room::{Looked, NoRoom, Rooms};
+use super::room::{Looked, NoRoom, Rooms, SystemRooms};
 use crate::collective::{Collective, concluded};
 use crate::distribution::Distribution;
 use crate::error::StatusError;
@@ -55,6 +55,30 @@ pub fn places<C: Collective>(
     places.ok_or(StatusError::Protocol)
 }
 
+/// The mount points at which this rank is the one that looks, where files can be written as far as the mount table says: each source has one
+/// such rank, so that a measurement there does not meet others of this job. All ranks call this together, with the map that they built together.
+///
+/// # Errors
+/// As [`places`].
+pub fn own_sources<C: Collective>(
+    status: &Status<'_>,
+    collective: &mut C,
+    map: &MountMap,
+) -> Result<Vec<Vec<u8>>, StatusError<C::Error>> {
+    let wanted = Requirements { writable: true, ..Requirements::default() };
+    let search = Search { requirements: wanted, speeds: &Speeds::default(), rooms: &SystemRooms::default() };
+    let points: Vec<(&[u8], &Distribution)> = map.points().collect();
+    let (rank, ranks) = (collective.rank(), collective.size());
+    let own: Vec<_> = points.iter().map(|(point, _)| needs(status, &search, point, rank)).collect();
+    let plan = concluded(collective, Some(own), merge_each(Needs::merge), |needs| {
+        Some(plan(&needs?, &points, &wanted, ranks))
+    })?;
+    let plan = plan.ok_or(StatusError::Protocol)?;
+    let is_own = |looks: &Vec<Look>| looks.iter().any(|look| look.rank == rank);
+    let own = plan.looks.iter().zip(points).filter(|(looks, _)| is_own(looks));
+    Ok(own.map(|(_, (point, _))| point.to_vec()).collect())
+}
+
 /// Merges lists by place. Ranks with other maps have none.
 fn merge_each<T>(merge: impl Fn(&mut T, T)) -> impl FnMut(&mut Option<Vec<T>>, Option<Vec<T>>) {
     move |all, more| {
@@ -76,13 +100,13 @@ fn needs(status: &Status<'_>, search: &Search<'_>, point: &[u8], rank: u32) -> N
     let measured = search.speeds.get(&mount_name(&local)).map(|measured| measured.speed.write);
     let rating =
         mount.known().map_or((1, 1), |known| (known.mounts.speed.into(), known.mounts.scalability.into()));
-    let share = Share::of(rank, &search.requirements, uri.identity().is_definite());
+    let source = Source::of(rank, &search.requirements, uri.identity().is_definite());
     Needs {
         is_left_out: false,
         read_only: mount.is_read_only().then_some(rank),
         rating,
         measured,
-        shares: [(uri.file_system().hash(), share)].into(),
+        sources: [(uri.file_system().hash(), source)].into(),
     }
 }
 
@@ -94,7 +118,7 @@ fn is_certain(found: &Distribution) -> bool {
 fn plan(needs: &[Needs], points: &[(&[u8], &Distribution)], wanted: &Requirements, ranks: u32) -> Plan {
     let looks = |(needs, (_, found)): (&Needs, &(&[u8], &Distribution))| {
         let is_wanted = !(needs.is_left_out || (wanted.writable && needs.read_only.is_some()));
-        if is_wanted { needs.sources(is_certain(found), wanted, ranks).1 } else { Vec::new() }
+        if is_wanted { needs.looks(is_certain(found), wanted, ranks).1 } else { Vec::new() }
     };
     Plan { looks: needs.iter().zip(points).map(looks).collect(), is_write_wanted: wanted.writable }
 }
@@ -132,7 +156,7 @@ fn conclude(
             point: point.to_vec(),
             kind: mount.map(|mount| mount.kind.clone()).unwrap_or_default(),
             uri: uri.map(|uri| uri.to_string()).unwrap_or_default(),
-            sources: needs.sources(is_certain(distribution), wanted, ranks).0,
+            sources: needs.looks(is_certain(distribution), wanted, ranks).0,
             tightest: looked.tightest,
             is_quota_read: looked.tightest.is_some() && !looked.is_quota_unread,
             speed: needs.speed(),

@@ -11,4 +11,5 @@ mod queries;
 mod ranks;
 mod real;
 mod saved;
+mod suitable;
 mod traps;

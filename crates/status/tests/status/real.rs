@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use atta_entry::Errno;
-use atta_status::{NoRoom, Room, Rooms as _, SystemRooms, measure};
+use atta_status::{NoRoom, Room, Rooms as _, SystemRooms, measure, measure_in_time};
 use atta_testkit::lock::Lock;
 use atta_testkit::mounts::Mount;
 use atta_testkit::scratch::Scratch;
@@ -30,6 +30,12 @@ fn a_file_system_that_hangs_has_no_answer() {
     let builder = SlowFs::builder().latency(Duration::ZERO).flat(1).fail("opendir:.:delay=600000");
     let Some(slow) = unless_available("a file system that hangs", builder.mount()) else { return };
     assert_eq!(asked(slow.path(), Duration::from_millis(200)), Err(NoRoom::NoAnswer));
+    drop(slow);
+    let scratch = Scratch::new("hangs").unwrap();
+    let rule = "fsync:*:delay=600000";
+    let builder = SlowFs::builder().latency(Duration::ZERO).over(&scratch.join("")).fail(rule);
+    let Some(slow) = unless_available("a file system that hangs", builder.mount()) else { return };
+    assert_eq!(measure_in_time(slow.path(), Duration::from_millis(200)), None);
 }
 
 // access(2) says that the directory can be written.

@@ -71,6 +71,9 @@ fn the_group_of_a_process_is_found_by_its_own_mounts() {
     let login = Knows::on(9).table(&["0:99 / /home rw - nfs4 10.0.0.5:/home rw,addr=10.0.0.5"]);
     assert_eq!(group(&login, "/home/f"), Some((0, 8, None)));
     assert_eq!(group(&login, "/tmp/f"), None);
+    // It knows no address. The map does.
+    let by_name = Knows::on(9).table(&["0:99 / /home rw - nfs4 srv:/home rw"]);
+    assert_eq!(group(&by_name, "/home/f"), Some((0, 8, None)));
     // The second host of the job.
     let second = table(4);
     assert_eq!(group(&second, "/tmp/f"), Some((4, 4, None)));
@@ -80,6 +83,10 @@ fn the_group_of_a_process_is_found_by_its_own_mounts() {
     let own = MountTable::from_bytes(&text, &Knows::on(1)).unwrap();
     assert_eq!((group(&own, "/tmp/f"), group(&own, "/tmp/own/f")), (Some((4, 4, None)), None));
     assert_eq!(saved.map(&own).is_fully_distributed(b"/tmp/own/f"), Yes, "as the ranks see it");
+    // Nothing leads to one that another mount hides.
+    let text = [TEXT, b"6 1 0:50 / /tmp/own rw - tmpfs own rw\n"].concat();
+    let hidden = MountTable::from_bytes(&text, &Knows::on(1)).unwrap();
+    assert_eq!(group(&hidden, "/tmp/own/f"), Some((4, 4, None)));
     // What the ranks have below is found there.
     assert_eq!(group(&second, "/home/me/f"), Some((0, 8, None)));
     assert_eq!(group(&login, "/home/me/f"), None);
