@@ -57,12 +57,7 @@ pub extern "C" fn atta_speeds_save(speeds: u64, file: Text) -> c_int {
 /// Measures the speed of a directory now.
 // SAFETY: no other library of the program has a symbol of this name.
 #[unsafe(no_mangle)]
-pub extern "C" fn atta_speeds_measure(
-    speeds: u64,
-    mounts: u64,
-    directory: Text,
-    timeout_ms: c_int,
-) -> c_int {
+pub extern "C" fn atta_speeds_measure(speeds: u64, mounts: u64, directory: Text, timeout_ms: c_int) -> c_int {
     return_code(|| {
         let (known, table, path) = (find::<Known>(speeds)?, table(mounts)?, absolute(directory)?);
         let mount = table.mount_of(path.as_bytes()).ok_or(NO_MOUNT)?;
