@@ -1,14 +1,19 @@
-//! The C interface of `atta-aio`, as declared in `include/pxfs.h` and `include/atta.h`. The headers are written by hand, and a
-//! test compares them with the exported functions.
+//! The C interface of `atta-aio`, as declared in `include/pxfs.h` and `include/atta.h`, and that of `atta-mounts` and `atta-status`
+//! (`status.rs`), as declared in `include/atta_status.h`. The headers are written by hand, and a test compares them with the
+//! exported functions.
 //!
 //! ```text
 //!   pxfs_NAME ──▶ call ──▶ operation ──▶ Service (atta-aio)
 //!   (open, data, file, name, stat, attribute)   │
 //!                                               ▼ has ended
 //!                             answer: result pointers, then the continuation, then waiting threads
+//!
+//!   atta_NAME of atta_status.h ──▶ status ──▶ MountTable (atta-mounts), Status (atta-status)
+//!                                    ▲             │ messages between ranks
+//!                                    └── links ◀───┘ ──▶ functions of the program, such as those of atta_status_mpi.h
 //! ```
 //!
-//! Every function works in the same way: its arguments become one [`Ask`](call::Ask), and [`call`] submits it. Nothing is
+//! Every `pxfs_` function works in the same way: its arguments become one [`Ask`](call::Ask), and [`call`] submits it. Nothing is
 //! carried out here, and nothing here is for Rust callers.
 
 #![expect(unsafe_code, reason = "pointers of C programs; symbols that C programs link with")]
@@ -25,10 +30,14 @@ pub mod control;
 pub mod data;
 mod face;
 pub mod file;
+#[cfg(test)]
+mod fuzz;
 pub mod name;
 pub mod open;
 mod operation;
 pub mod options;
 mod position;
+mod sized;
 pub mod stat;
+pub mod status;
 pub mod wait;

@@ -1,14 +1,14 @@
 //! The structures of `atta.h`: options and counters. Each holds its own size, so that programs that were compiled with an older
 //! or a newer header work.
 
-use std::ffi::c_void;
 use std::time::Duration;
 
 use atta_aio::driver::ring::RingOptions;
 use atta_aio::{Backend, Limits, Options};
 use atta_entry::Errno;
 
-use crate::arguments::{FAULT, Given, Out};
+use crate::arguments::{Given, Out};
+use crate::sized::{self, Plain};
 
 /// `struct atta_options`. Zero selects the default in every field.
 #[repr(C)]
@@ -42,6 +42,11 @@ pub struct AttaCounts {
     pub run_by_waiter: u64,
 }
 
+// SAFETY: it is `repr(C)`, begins with its size, and takes any values.
+unsafe impl Plain for AttaOptions {}
+// SAFETY: as above.
+unsafe impl Plain for AttaCounts {}
+
 /// The headers assert these sizes, too.
 const _: () = assert!(size_of::<AttaOptions>() == 48);
 const _: () = assert!(size_of::<AttaCounts>() == 40);
@@ -54,36 +59,13 @@ const INLINE: u32 = 1;
 /// `ATTA_NO_SPIN`.
 const NO_SPIN: u32 = 2;
 
-/// The maximum size of a structure of options: a greater size means that the field was not set.
-const SIZE_MOST: usize = 4096;
-
 /// The backend for programs that do not name one.
 const VARIABLE: &str = "ATTA_AIO";
 
 impl AttaOptions {
     /// Copies the options of a program; returns the default for NULL.
     pub(crate) fn of(given: Given<Self>) -> Result<Self, Errno> {
-        if given.is_null() {
-            return Ok(Self::default());
-        }
-        let from = given.as_ptr();
-        // SAFETY: the header asks for a structure that begins with its size.
-        let size = unsafe { from.cast::<usize>().read() };
-        if size < size_of::<Self>() {
-            return Err(Errno::INVAL);
-        }
-        if size > SIZE_MOST {
-            return Err(Errno(libc::E2BIG));
-        }
-        let known = size_of::<Self>();
-        // SAFETY: the header asks for as many bytes as the size says, and it is at least that of this structure.
-        let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), size) };
-        // A newer program requests something unknown here.
-        if bytes[known..].iter().any(|byte| *byte != 0) {
-            return Err(Errno(libc::E2BIG));
-        }
-        // SAFETY: as above; all values of the fields are allowed.
-        Ok(unsafe { from.read_unaligned() })
+        if given.is_null() { Ok(Self::default()) } else { sized::read(given) }
     }
 
     /// Whether continuations run on the progress thread.
@@ -140,17 +122,7 @@ impl AttaOptions {
 
 impl AttaCounts {
     /// Copies as much as the program has room for.
-    pub(crate) fn put(mut self, out: Out<Self>) -> Result<(), Errno> {
-        let to = out.there().map_err(|_| FAULT)?.as_ptr();
-        // SAFETY: the header asks for a structure that begins with its size.
-        let size = unsafe { to.cast::<usize>().read() };
-        if size < size_of::<usize>() {
-            return Err(Errno::INVAL);
-        }
-        self.size = size;
-        let bytes = size.min(size_of::<Self>());
-        // SAFETY: the header asks for as many bytes as the size says; both structures are plain numbers.
-        unsafe { libc::memcpy(to.cast::<c_void>(), (&raw const self).cast(), bytes) };
-        Ok(())
+    pub(crate) fn put(self, out: Out<Self>) -> Result<(), Errno> {
+        sized::write(out, self)
     }
 }

@@ -19,7 +19,7 @@ use crate::uri::Uri;
 const LINE_BYTES_MAX: usize = 1 << 22;
 
 /// All mounts of a namespace.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct MountTable {
     mounts: Vec<Mount>,
     /// Names of their roots, in the same order.

@@ -16,14 +16,14 @@ use crate::mount::Mount;
 use crate::path::{below, without_root_slash};
 
 /// Visible mount points in the order of a walk, so that what is below a mount point follows it.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
     entries: Vec<Entry>,
     /// For each mount, whether a path leads to it.
     is_visible: Vec<bool>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Entry {
     /// Without a slash at the end: the root is empty.
     point: Vec<u8>,

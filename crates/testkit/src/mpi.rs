@@ -60,6 +60,12 @@ impl Mpi {
         self.version.contains("Open MPI")
     }
 
+    /// Its compiler for C.
+    #[must_use]
+    pub fn compiler(&self) -> PathBuf {
+        self.mpirun.with_file_name("mpicc")
+    }
+
     /// A launch of so many ranks; the program and its arguments are to be added.
     #[must_use]
     pub fn launch(&self, ranks: u32, plugin: Option<&Path>) -> Command {

@@ -4,122 +4,22 @@
 //! The library is built here, beside this test program and in the same way: if this program was built with AddressSanitizer,
 //! so is the library (`./check aio` does that, where there is a nightly toolchain).
 
+mod compiled;
+mod status;
+
 use std::env;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::LazyLock;
+use std::path::Path;
+use std::process::Command;
 
 use atta_testkit::scratch::Scratch;
 use atta_testkit::skip::skipped;
 
-static LIBRARY: LazyLock<PathBuf> = LazyLock::new(build);
-
-/// The time limit of a program. It only ends programs that hang, and shows as exit code 124.
-const PATIENCE_SECONDS: &str = "300";
-
-/// The system libraries that a C program needs besides a static Rust library.
-const SYSTEM: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
-
-fn here(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
-}
-
-/// Builds the library. Returns its directory.
-fn build() -> PathBuf {
-    let test = env::current_exe().expect("a test program has a path");
-    let profile = test.ancestors().nth(2).expect("it is in a target directory");
-    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["build", "--quiet", "--jobs", "2", "--package", "atta-capi", "--lib", "--target-dir"]);
-    // A requested target adds a directory in between.
-    let above = if env::var_os("CARGO_BUILD_TARGET").is_some() { 2 } else { 1 };
-    command.arg(profile.ancestors().nth(above).expect("so is its profile"));
-    command.current_dir(env!("CARGO_MANIFEST_DIR"));
-    if profile.ends_with("release") {
-        command.arg("--release");
-    }
-    assert!(command.status().is_ok_and(|status| status.success()), "{command:?}");
-    profile.to_path_buf()
-}
-
-/// Whether the library is built with AddressSanitizer.
-fn is_sanitized() -> bool {
-    env::var("RUSTFLAGS").is_ok_and(|flags| flags.contains("-Zsanitizer=address"))
-}
-
-fn has(tool: &str) -> bool {
-    Command::new(tool).arg("--version").output().is_ok()
-}
-
-/// How a program is linked.
-#[derive(Clone, Copy)]
-enum Link {
-    Static,
-    Shared,
-}
-
-/// Compiles a program of `tests/c`. `None`: there is no compiler.
-fn compile(test: &str, source: &str, link: Link, more: &[&str], into: &Path) -> Option<PathBuf> {
-    let (compiler, standard) =
-        if source.ends_with(".cpp") { ("g++", "-std=c++20") } else { ("gcc", "-std=c11") };
-    if !has(compiler) {
-        skipped(test, &format!("no {compiler}"));
-        return None;
-    }
-    let name = format!("{}-{}", source.replace('.', "-"), matches!(link, Link::Static));
-    let (program, library) = (into.join(name), &*LIBRARY);
-    let mut command = Command::new(compiler);
-    command.args(["-g", "-O1", "-Wall", "-Wextra", "-Werror", standard]).args(more).arg("-I");
-    command.arg(here("include")).arg(here("tests/c").join(source)).arg("-o").arg(&program);
-    if source == STANDS_IN {
-        command.arg("-I").arg(here("tests/c"));
-    }
-    match link {
-        Link::Static => command.arg(library.join("libatta.a")).args(SYSTEM),
-        Link::Shared => command.arg("-L").arg(library).args(["-latta", "-lpthread"]),
-    };
-    good(&mut command);
-    Some(program)
-}
-
-/// Runs a command that must succeed.
-fn good(command: &mut Command) -> Output {
-    let output = command.output().expect("the program is there");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}: {said}", output.status);
-    output
-}
-
-/// Runs a program in its own directory.
-fn run(program: &Path, before: &[&str], variables: &[(&str, &str)]) {
-    let scratch = Scratch::new("capi-run").expect("a directory can be made");
-    let mut command = Command::new("timeout");
-    command.args(["--kill-after=10", PATIENCE_SECONDS]).args(before).arg(program).arg(scratch.path());
-    command.env_remove("ATTA_AIO").env("LD_LIBRARY_PATH", &*LIBRARY).envs(variables.iter().copied());
-    good(&mut command);
-}
-
-/// Whether the kernel permits this process to use a ring.
-fn has_ring() -> bool {
-    use atta_aio::driver::ring::{Ring, RingOptions};
-    Ring::new(&RingOptions::default()).is_ok()
-}
-
-/// Compiles a program both ways, and runs it with every configuration.
-fn everywhere(test: &str, source: &str) {
-    let scratch = Scratch::new("capi").expect("a directory can be made");
-    for link in [Link::Static, Link::Shared] {
-        let Some(program) = compile(test, source, link, &[], scratch.path()) else { return };
-        run(&program, &[], &[]);
-        run(&program, &[], &[("ATTA_AIO", "threads")]);
-        if has_ring() {
-            run(&program, &[], &[("ATTA_AIO", "ring")]);
-        } else {
-            skipped(test, "no ring");
-        }
-    }
-}
+use compiled::{
+    LIBRARY, Link, PATIENCE_SECONDS, STANDS_IN, SYSTEM, compile, everywhere, good, has, here, is_sanitized,
+    run, sanitizer,
+};
 
 #[test]
 fn a_program_written_for_pxfs_runs() {
@@ -171,7 +71,7 @@ fn coroutines_and_futures() {
     everywhere("coroutines_and_futures", "coroutines.cpp");
 }
 
-const PROGRAMS: [&str; 10] = [
+const PROGRAMS: [&str; 15] = [
     "chain.c",
     "every.c",
     "nulls.c",
@@ -182,10 +82,12 @@ const PROGRAMS: [&str; 10] = [
     "forms.cpp",
     "coroutines.cpp",
     STANDS_IN,
+    "status.c",
+    "status.cpp",
+    "status_forks.c",
+    "status_threads.c",
+    "status_wrong.c",
 ];
-
-/// The program that finds the stand-in for HPX of `tests/c/hpx`. No other program does.
-const STANDS_IN: &str = "futures.cpp";
 
 /// Whether processes of a program end with memory that only threads of another process referenced, after a bare fork.
 fn leaves_memory(source: &str) -> bool {
@@ -213,19 +115,6 @@ fn valgrind_finds_nothing() {
         let leaks = if leaves_memory(source) { "--leak-check=no" } else { "--leak-check=full" };
         run(&program, &[&valgrind[..], &[leaks]].concat(), &[("ATTA_AIO", "threads")]);
     }
-}
-
-/// Arguments that make gcc detect invalid uses of memory. `None`: it cannot.
-fn sanitizer(test: &str, scratch: &Path) -> Option<[&'static str; 2]> {
-    let probe = scratch.join("probe.c");
-    fs::write(&probe, "int main(void) { return 0; }\n").expect("a file can be made");
-    let mut command = Command::new("gcc");
-    command.arg("-fsanitize=address").arg(&probe).arg("-o").arg(scratch.join("probe"));
-    if command.output().is_ok_and(|output| output.status.success()) {
-        return Some(["-fsanitize=address", "-fno-omit-frame-pointer"]);
-    }
-    skipped(test, "no gcc with AddressSanitizer");
-    None
 }
 
 #[test]
@@ -325,7 +214,8 @@ fn the_example_of_the_readme_runs() {
     run(&program, &[], &[]);
 }
 
-const HEADERS: [&str; 4] = ["atta.h", "pxfs.h", "atta.hpp", "atta_hpx.hpp"];
+const HEADERS: [&str; 7] =
+    ["atta.h", "pxfs.h", "atta_status.h", "atta_status_mpi.h", "atta.hpp", "atta_hpx.hpp", "atta_status.hpp"];
 
 /// Installs files at the places that README.md names.
 fn install(prefix: &Path) -> io::Result<()> {
@@ -344,7 +234,7 @@ fn install(prefix: &Path) -> io::Result<()> {
 /// Names that a header declares: the word before a parenthesis, in a line that is not indented.
 fn declared() -> Vec<String> {
     let mut names = Vec::new();
-    for header in ["include/atta.h", "include/pxfs.h"] {
+    for header in ["include/atta.h", "include/pxfs.h", "include/atta_status.h"] {
         let text = fs::read_to_string(here(header)).expect("the header is there");
         let is_declaration = |line: &&str| {
             line.starts_with("int ") || line.starts_with("atta_op ") || line.starts_with("const ")
@@ -370,17 +260,24 @@ fn headers_declare_what_the_library_exports() {
     let mut exported: Vec<_> = said.lines().filter_map(|line| line.split(' ').next()).collect();
     exported.sort_unstable();
     let declared = declared();
-    assert!(declared.len() > 90, "{declared:?}");
+    assert!(declared.len() > 120, "{declared:?}");
     assert_eq!(declared, exported);
+}
+
+/// Whether a function is one of `atta_status.h`.
+fn is_of_status(name: &str) -> bool {
+    let header = fs::read_to_string(here("include/atta_status.h")).expect("the header is there");
+    header.contains(&format!(" {name}(")) || header.contains(&format!("*{name}("))
 }
 
 #[test]
 fn every_function_is_tested() {
     let read = |name: &str| fs::read_to_string(here("tests/c").join(name)).unwrap();
-    let (uses, wrong) = ([read("every.c"), read("reads.c"), read("waits.c")].concat(), read("nulls.c"));
+    let uses = ["every.c", "reads.c", "waits.c", "status.c", "status_threads.c"].map(read).concat();
+    let wrong = ["nulls.c", "status_wrong.c"].map(read).concat();
     for name in declared() {
         assert!(uses.contains(&format!("{name}(")), "{name} is used");
-        if name.starts_with("pxfs_") {
+        if name.starts_with("pxfs_") || is_of_status(&name) {
             // The 64-bit forms are the same functions under another name.
             let other = name.strip_suffix("64").map_or(format!("{name}64"), str::to_owned);
             let is_there = [name.clone(), other].iter().any(|name| wrong.contains(&format!("{name}(")));
