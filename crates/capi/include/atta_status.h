@@ -124,7 +124,7 @@ struct atta_status_options {
     uint32_t ranks_per_server; /* so many ranks on a server, on average, are poorly distributed (64) */
     uint32_t classes_max;      /* files that are counted exactly; the number of more is estimated (64) */
     uint32_t servers_max;      /* servers that the estimate is made for: 2.9 bits each (420,000) */
-    uint32_t unused;           /* 0 */
+    uint32_t assume_servers_differ; /* 1: NFS servers with different names and addresses are different; 0: unknown */
 };
 
 /* Joins ranks. collective NULL: this process is alone. options NULL: the defaults. The tables are copied; the mount

@@ -72,13 +72,13 @@ pub struct AttaStatusOptions {
     ranks_per_server: u32,
     classes_max: u32,
     servers_max: u32,
-    unused: u32,
+    assume_servers_differ: u32,
 }
 
 impl AttaStatusOptions {
     /// The same options for the queries.
     pub(crate) fn options(self) -> Result<Options, Errno> {
-        if self.unused != 0 {
+        if self.assume_servers_differ > 1 {
             return Err(Errno::INVAL);
         }
         let default = Options::default();
@@ -87,6 +87,7 @@ impl AttaStatusOptions {
             ranks_per_server: or(self.ranks_per_server, default.ranks_per_server),
             classes_max: or(self.classes_max, default.classes_max),
             servers_max: or(self.servers_max, default.servers_max),
+            assume_servers_differ: self.assume_servers_differ == 1,
         })
     }
 }

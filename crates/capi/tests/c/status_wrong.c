@@ -216,7 +216,7 @@ static void tables(void)
     newer.more = 0;
     CHECK(atta_status_join(mounts, &newer.known, NULL, &out) == 0 && atta_free(out) == 0);
     out = 0;
-    struct atta_status_options options = {.size = sizeof options, .unused = 1};
+    struct atta_status_options options = {.size = sizeof options, .assume_servers_differ = 2};
     REFUSED(EINVAL, atta_status_join(mounts, NULL, &options, &out));
     options.size = 0;
     REFUSED(EINVAL, atta_status_join(mounts, NULL, &options, &out));
