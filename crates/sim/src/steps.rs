@@ -177,6 +177,12 @@ impl Turn<'_> {
         self.steps.clocks.ranks()
     }
 
+    /// Whether the next step counts.
+    #[must_use]
+    pub fn is_measured(&self) -> bool {
+        self.next >= self.steps.measured_from
+    }
+
     /// This rank works for so long before its next step. What precedes a step that is over does not count again.
     pub fn work(&mut self, ns: u64) {
         self.work_ns += ns;

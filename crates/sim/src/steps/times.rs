@@ -147,17 +147,21 @@ impl Clocks {
             for child in self.tree.children(place, places) {
                 self.pass_on(from, members.rank(child), bytes);
             }
+            // The first one knows the value, and the others pass it on before they decode it.
+            if place > 0 {
+                self.clocks[from as usize].now_ns += self.handling_ns(bytes);
+            }
         }
     }
 
     fn pass_on(&mut self, from: u32, to: u32, bytes: u64) {
         let transfer_ns = self.transfer_ns(from, to, bytes);
-        let handled_ns = self.costs.receive_ns + self.handling_ns(bytes);
+        let receive_ns = self.costs.receive_ns;
         let sender = &mut self.clocks[from as usize];
         sender.now_ns += self.costs.send_ns + transfer_ns;
         let (came_ns, round) = (sender.now_ns + self.network.latency_ns(from, to), sender.round + 1);
         let receiver = &mut self.clocks[to as usize];
-        receiver.now_ns = receiver.now_ns.max(came_ns) + handled_ns;
+        receiver.now_ns = receiver.now_ns.max(came_ns) + receive_ns;
         receiver.round = receiver.round.max(round);
         self.count(bytes, round);
     }
