@@ -1,6 +1,6 @@
 //! How queries grow with the ranks: figures 6(a), 6(b) and 7.
 
-use atta_sim::{Fit, RankTree, StepTraffic};
+use atta_sim::{Fit, NotYet, RankTree, StepTraffic};
 use atta_status::{Answer, Status, StatusError};
 
 use crate::ranks::{Asked, Job, RANKS_PER_HOST, Seat, ask, cluster, local, unique};
@@ -40,18 +40,15 @@ impl Question {
         }
     }
 
-    fn ask<E>(self, status: &Status<'_>, seat: &mut Seat<'_, '_>) -> Result<Answer, StatusError<E>>
-    where
-        StatusError<E>: From<StatusError<atta_sim::NotYet>>,
-    {
+    fn ask(self, status: &Status<'_>, seat: &mut Seat<'_, '_>) -> Result<Answer, StatusError<NotYet>> {
         let path = b"/m/lib/libm.so";
-        Ok(match self {
+        match self {
             Self::Unique => status.is_unique(seat, path),
             Self::FourServers | Self::Units => status.is_poorly_distributed(seat, path),
             Self::Well => status.is_well_distributed(seat, path),
             Self::Local => status.is_fully_distributed(seat, path),
             Self::Consistent => status.is_consistent(seat, path),
-        }?)
+        }
     }
 
     fn run(self, job: Job) -> Asked<Answer> {

@@ -12,6 +12,7 @@
 //! Large ones: `cargo test --release -p atta-sim --test status -- --ignored --nocapture`.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
+#![expect(clippy::print_stdout, reason = "tables are what the tests are for")]
 
 mod bloom;
 mod break_even;
