@@ -136,3 +136,12 @@ fn unique_and_poor_grow_with_the_logarithm() {
 fn queries_of_a_million_ranks() {
     compare(1 << 20);
 }
+
+/// The paper says yes. Two addresses may be one server, so this is not known.
+#[test]
+fn many_nfs_servers_may_be_few() {
+    let job = Job::mpi(4096, RankTree::Binomial);
+    let mount = |rank: u32| format!("nfs4 10.0.{}.5:/e rw", job.host(rank) / 2);
+    let asked = ask(job, &mount, |status, seat| status.is_well_distributed(seat, b"/m/f"));
+    assert_eq!(*asked.common(), Answer::Unknown);
+}
