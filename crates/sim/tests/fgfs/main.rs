@@ -9,7 +9,7 @@
 //!   checksums.rs   consistency beside checksums (figure 1)   multicast.rs   STAT (figures 8, 9)
 //! ```
 //!
-//! Large ones: `cargo test --release -p atta-sim --test status -- --ignored --nocapture`.
+//! Large ones: `cargo test --release -p atta-sim --test fgfs -- --ignored --nocapture`.
 
 #![expect(clippy::unwrap_used, reason = "a test may fail by panicking")]
 #![expect(clippy::print_stdout, reason = "tables are what the tests are for")]
