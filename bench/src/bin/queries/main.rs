@@ -16,7 +16,7 @@ struct Arguments {
     #[arg(long, default_value = "/usr/bin/env")]
     path: String,
     /// Times that each is asked, after a tenth as many to warm up.
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 }
 
@@ -29,17 +29,17 @@ fn main() -> Result<(), Failure> {
     let (rank, ranks) = (endpoint.rank(), endpoint.size());
     let mut session = Session::join(&mut *endpoint, "queries", Stop::new(), Limits::default())?
         .map_err(|differs| format!("{differs:?}"))?;
-    let medians = measure(&mut session, &arguments)?;
+    let times = measure(&mut session, &arguments)?;
     session.close((), |(), ()| ())?;
     endpoint.leave()?;
     if rank == 0 {
-        print(ranks, &arguments, &medians);
+        print(ranks, &arguments, &times);
     }
     Ok(())
 }
 
-/// Median times by question.
-type Medians = Vec<(&'static str, Duration)>;
+/// The least and the median time of each question.
+type Times = Vec<(&'static str, [Duration; 2])>;
 
 /// The tables: of this host, and of one that has an export of a server at `/m`.
 fn tables() -> Result<[MountTable; 2], Failure> {
@@ -49,7 +49,7 @@ fn tables() -> Result<[MountTable; 2], Failure> {
     Ok([MountTable::read(&probes)?, MountTable::from_bytes(text, &host).map_err(|_| "a line is invalid")?])
 }
 
-fn measure(session: &mut Session<'_>, arguments: &Arguments) -> Result<Medians, Failure> {
+fn measure(session: &mut Session<'_>, arguments: &Arguments) -> Result<Times, Failure> {
     let [here, server] = tables()?;
     let here = Status::join(session, &here, Options::default())?;
     let server = Status::join(session, &server, Options::default())?;
@@ -80,11 +80,11 @@ fn measure(session: &mut Session<'_>, arguments: &Arguments) -> Result<Medians, 
         "build the map of this host",
         "is_unique from the map",
     ];
-    let median = |mut times: Vec<Duration>| {
+    let least_and_median = |mut times: Vec<Duration>| {
         times.sort_unstable();
-        times[times.len() / 2]
+        [times[0], times[times.len() / 2]]
     };
-    Ok(names.into_iter().zip(times.into_iter().map(median)).collect())
+    Ok(names.into_iter().zip(times.into_iter().map(least_and_median)).collect())
 }
 
 /// What something takes on the slowest rank, from a moment on in which all have ended what was before.
@@ -102,9 +102,13 @@ fn time(
 }
 
 #[expect(clippy::print_stdout, reason = "the result")]
-fn print(ranks: u32, arguments: &Arguments, medians: &Medians) {
-    println!("{ranks} ranks, median of {}, slowest rank", arguments.rounds);
-    for (name, time) in medians {
-        println!("{name}: {:.2} us", time.as_secs_f64() * 1e6);
+fn print(ranks: u32, arguments: &Arguments, times: &Times) {
+    println!("{ranks} ranks, slowest rank, {} rounds: median, least", arguments.rounds);
+    for (name, [least, median]) in times {
+        println!("{name}: {:.2} us, {:.2} us", us(*median), us(*least));
     }
+}
+
+fn us(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
 }
