@@ -14,12 +14,15 @@
 //!
 //! Jobs with logs of which everything is killed: `killed.rs` ([`run_killed`]), `logged.rs`.
 //!
+//! Reductions and broadcasts of up to a million ranks, with real values and modelled times: `steps.rs` ([`Steps`]). A file server with a queue is
+//! in `file_server.rs`, and `fit.rs` fits curves to what comes out.
+//!
 //! Two uses. *Tests*: a [`Scenario`] draws everything from a seed, and the checkers watch. *Experiments*: a [`Setup`] defines
 //! everything, and the [`Outcome`] holds times, messages and balance. The same setup always gives the same trace.
 //!
 //! Large jobs of which ranks die while the others go on, at any time or at kill points (`points.rs`): `deaths.rs` ([`run_mortal`]).
 //!
-//! Not modelled: messages are not lost, file servers do not slow down under load, and links between switches are never busy.
+//! Not modelled: messages are not lost, file servers do not slow down under load (but for [`FileServer`]), and links between switches are never busy.
 
 #![forbid(unsafe_code)]
 
@@ -29,6 +32,8 @@ mod deaths;
 mod drive;
 mod events;
 mod fabric;
+mod file_server;
+mod fit;
 mod killed;
 mod logged;
 mod network;
@@ -36,6 +41,7 @@ mod outcome;
 mod points;
 mod process;
 mod setup;
+mod steps;
 mod swarm;
 mod task;
 mod totals;
@@ -48,12 +54,15 @@ pub use check::{Violation, Wrong};
 pub use cost::Costs;
 pub use deaths::{Death, DeathCosts, KillPoint, Mortal, MortalOutcome, Pause, run_mortal};
 pub use fabric::{Observer, Simulated, simulated, simulated_mortal};
+pub use file_server::FileServer;
+pub use fit::Fit;
 pub use killed::{Killed, run_killed};
 pub use logged::LogRule;
 pub use network::{Network, Topology};
 pub use outcome::{Outcome, RankStats, WorkerStats};
 pub use points::{Point, Progress};
 pub use setup::{Disturbance, Habits, Setup};
+pub use steps::{NotYet, RankTree, StepCosts, StepTraffic, Steps, Turn};
 pub use swarm::Scenario;
 pub use totals::Totals;
 pub use traffic::{KINDS, Volume};
