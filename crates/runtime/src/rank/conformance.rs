@@ -5,6 +5,8 @@
 //! of each job is known in advance. Only the totals are checked, since ranks may be processes. They hold a count for each task,
 //! added up by the protocol, so that a task that was lost or done twice shows.
 
+mod parts;
+
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -44,7 +46,7 @@ pub fn conformance(endpoint: &mut dyn Endpoint, seed: u64) -> Result<(), String>
         run_until_stopped(endpoint, config)
             .map_err(|reason| format!("rank {rank}: {schedule}, stopped, seed {number}: {reason}"))?;
     }
-    Ok(())
+    parts::conform(endpoint, seed).map_err(|reason| format!("rank {rank}: parts, seed {seed}: {reason}"))
 }
 
 /// One rank aborts while the others are in the middle of a job: none of them may continue. Under MPI this does not return, except
