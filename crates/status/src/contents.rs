@@ -12,7 +12,7 @@ pub type Digest = [u8; 32];
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Of a file without a size, as the kernel makes them when they are read, at most so many bytes are read.
-const UNSIZED_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const UNSIZED_BYTES_MAX: u64 = 64 << 20;
 
 /// What is asked of a file. A trait, so that tests answer by themselves.
 pub trait Contents {
@@ -76,20 +76,20 @@ fn digest_of(file: &std::fs::File, begin: u64, end: u64) -> Result<(Digest, u64)
 
 /// What changes when a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
-    size: u64,
+pub(crate) struct State {
+    pub(crate) size: u64,
     modified: (i64, u64),
     changed: (i64, u64),
 }
 
 /// Does not wait for the other end of a pipe.
-fn opened(path: &[u8]) -> Result<std::fs::File, Errno> {
+pub(crate) fn opened(path: &[u8]) -> Result<std::fs::File, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let opened = rustix::fs::open(path, flags, Mode::empty());
     opened.map(std::fs::File::from).map_err(|errno| Errno(errno.raw_os_error()))
 }
 
-fn state_of(file: &std::fs::File) -> Result<State, Errno> {
+pub(crate) fn state_of(file: &std::fs::File) -> Result<State, Errno> {
     let found = rustix::fs::fstat(file).map_err(|errno| Errno(errno.raw_os_error()))?;
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => Ok(State {

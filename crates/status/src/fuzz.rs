@@ -10,6 +10,8 @@ use crate::class::{Class, Run, Wanted};
 use crate::consistency::{Digests, Failed, Sizes};
 use crate::known::Known;
 use crate::look::{Look, Reaches, named};
+use crate::source_file::Facts;
+use crate::spread::Ended;
 use crate::verdict::{Group, Groups, Verdict};
 use crate::{Estimate, Filter, Options, Ranks};
 
@@ -42,6 +44,8 @@ fn targets() -> Vec<Target> {
     let sizes = Sizes { any: Some(Some(300)), differ: true, failed };
     let digests = Digests { shares: [(1, [7; 32])].into(), differ: false, failed: Failed(None) };
     let groups = Groups { low: 1, high: 300, is_estimate: true };
+    let time = atta_entry::Timestamp { seconds: -3, nanoseconds: 999_999_999 };
+    let facts = Facts { size: 1 << 40, blocks: 300, mode: 0o640, accessed: time, modified: time };
     let reaches = Reaches { local: 1, remote: 300, unknown: 0 };
     vec![
         fuzz_code!("class.rs: Class", Class, [class]).holding(100),
@@ -56,6 +60,8 @@ fn targets() -> Vec<Target> {
         fuzz_code!("look.rs: Reaches", Reaches, [reaches]),
         fuzz_code!("options.rs: Options", Options, [Options::default()]),
         fuzz_code!("ranks.rs: Ranks", Ranks, [ranks]),
+        fuzz_code!("source_file.rs: Facts", Facts, [facts]),
+        fuzz_code!("spread.rs: Ended", Ended, [Ended { size: 300, digest: [7; 32] }]),
         fuzz_code!("verdict.rs: Groups", Groups, [groups]),
         fuzz_code!("verdict.rs: Group", Group, [group]),
         fuzz_code!("verdict.rs: Verdict", Verdict, [verdict]).holding(100),

@@ -15,6 +15,8 @@
 //!   distribution.rs  answers and the descriptor of a rank         filter.rs      Bloom filter that estimates a number
 //!   status.rs        synchronous queries                          consistency.rs digests, where names do not decide
 //!   mount_map.rs     queries without a message                    contents.rs    sizes and digests of files
+//!   sources.rs       who reads a file for whom                    source_file.rs a file that is read for others
+//!   spread.rs        a file's contents on many ranks
 //! ```
 //!
 //! ```
@@ -43,12 +45,16 @@ mod look;
 mod mount_map;
 mod options;
 mod ranks;
+mod source_file;
+mod sources;
+mod spread;
 mod status;
 mod verdict;
 
 #[cfg(test)]
 mod fuzz;
 
+pub use atta_runtime::Shape;
 pub use collective::{Alone, Collective};
 pub use contents::{Contents, Digest, SystemContents};
 pub use distribution::{Answer, Descriptor, Distribution};
@@ -57,5 +63,8 @@ pub use filter::{Estimate, Filter};
 pub use mount_map::MountMap;
 pub use options::Options;
 pub use ranks::Ranks;
+pub use source_file::{Facts, Files, SourceFile, SystemFiles};
+pub use sources::Sources;
+pub use spread::{ReadError, Received};
 pub use status::Status;
 pub use verdict::{Group, Groups};

@@ -14,6 +14,7 @@ use crate::filter::Filter;
 use crate::known::Known;
 use crate::look::{Look, named};
 use crate::options::Options;
+use crate::source_file::{Files, SystemFiles};
 use crate::verdict::Verdict;
 
 /// Members that are named of each class, unless all are asked for: so many ranks may share the work for a file.
@@ -25,6 +26,7 @@ pub struct Status<'t> {
     known: Known,
     pub(crate) options: Options,
     pub(crate) contents: &'t dyn Contents,
+    pub(crate) files: &'t dyn Files,
 }
 
 impl std::fmt::Debug for Status<'_> {
@@ -48,13 +50,19 @@ impl<'t> Status<'t> {
     ) -> Result<Self, StatusError<C::Error>> {
         let (known, options) =
             concluded(collective, Known::of(table), Known::merge, |known| (known, options))?;
-        Ok(Self { table, known, options, contents: &SystemContents })
+        Ok(Self { table, known, options, contents: &SystemContents, files: &SystemFiles })
     }
 
     /// Reads files by other means.
     #[must_use]
     pub fn with_contents(self, contents: &'t dyn Contents) -> Self {
         Self { contents, ..self }
+    }
+
+    /// Opens files to read them for others by other means.
+    #[must_use]
+    pub fn with_files(self, files: &'t dyn Files) -> Self {
+        Self { files, ..self }
     }
 
     /// How a path is distributed, with the number of its servers. `path` is made normal; symbolic links are not followed

@@ -105,8 +105,11 @@ impl Relay<'_> {
         let mut moves = false;
         let step = meeting.step();
         for child in &mut self.children {
-            while let Some(bytes) = meeting.link.step_from(child.rank, step)? {
-                if !bytes.is_empty() || child.answered == child.sent {
+            // After the last answer, a message of the child belongs to a later step.
+            while child.answered < child.sent
+                && let Some(bytes) = meeting.link.step_from(child.rank, step)?
+            {
+                if !bytes.is_empty() {
                     return Err(wrong(child.rank));
                 }
                 child.answered += 1;
@@ -263,7 +266,8 @@ impl Meeting<'_> {
         mut take: impl FnMut(&[u8]) + Send,
     ) -> Result<(), RankError> {
         self.begin_step()?;
-        let Ok(place) = members.binary_search(&self.link.rank()) else { return Ok(()) };
+        let here = self.link.rank();
+        let Some(place) = members.iter().position(|rank| *rank == here) else { return Ok(()) };
         let (parent, children) = shape.neighbours(place, members.len());
         let children = children.into_iter().map(|at| Child { rank: members[at], sent: 0, answered: 0 });
         let (taken, bell) = (AtomicU64::new(0), self.link.bell.clone());
@@ -311,9 +315,9 @@ impl Meeting<'_> {
             // Looked at first: what the thread has done before it ended counts.
             let takes_no_more = taker.is_finished();
             if relay.is_at_work() {
-                self.listen()?
+                self.listen()?;
             } else {
-                self.exchange()?
+                self.exchange()?;
             }
             if relay.advance(self)? {
                 continue;
@@ -432,7 +436,7 @@ mod tests {
             let error = meeting.relay((&[0, 1], Shape::Tree), || None, |_| {}).unwrap_err();
             assert!(matches!(error, RankError::Wire { from: Rank(0), .. }), "{error}");
         }
-        // An answer to nothing.
+        // An answer with something in it.
         let mut ranks = in_process(2);
         ranks[1].send(0, vec![0x7f, 1, 0, 0, 0, 0]).unwrap();
         let mut meeting = Meeting::new(Link::new(End::Lent(&mut ranks[0]), Stop::new()), Limits::default());

@@ -292,8 +292,9 @@ impl<'e> Session<'e> {
 
     /// Sends parts of any number from the first rank of each group to all of it, that rank included. There `next` makes the parts and returns
     /// none at the end; elsewhere it is not called. Each rank passes a part on as it comes, and `take` gets it, in order. Both run on threads of
-    /// their own, and a rank keeps a few parts at most, however slow another one is. `members` are as for [`multicast`](Self::multicast), and
-    /// all ranks call this together; those without a group return at once.
+    /// their own, and a rank keeps a few parts at most, however slow another one is. `members` are all ranks of this rank's group, in the same
+    /// order on each of them, which is that of a chain. All ranks call this together; those without a group pass none and return at once. No
+    /// rank is in two groups.
     ///
     /// # Errors
     /// As [`reduce`](Self::reduce). A rank whose `take` cannot use the parts goes on, and keeps to itself why.

@@ -8,4 +8,5 @@ mod map;
 mod oracle;
 mod queries;
 mod ranks;
+mod spread;
 mod traps;

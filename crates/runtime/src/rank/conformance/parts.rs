@@ -45,10 +45,13 @@ fn round_of(
 ) -> Result<Result<(), String>, RankError> {
     let (rank, ranks) = (session.seat().rank, session.seat().ranks);
     let group = rank % groups;
-    let members: Vec<u32> = match group {
+    let mut members: Vec<u32> = match group {
         2 => Vec::new(),
         group => (0..ranks).filter(|other| other % groups == group).collect(),
     };
+    // Not always the lowest rank begins.
+    let turns = seed as usize % members.len().max(1);
+    members.rotate_left(turns);
     let seed = seed + u64::from(group) * 1000;
     // Groups have other numbers of parts.
     let parts = parts + u64::from(group);
