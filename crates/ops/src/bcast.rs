@@ -1,0 +1,374 @@
+//! One file to the same path on every node. Ranks whose TARGET is in one directory are a node: the lowest of them writes. The file is read once
+//! for each source that ranks see, and passed on from writer to writer (`atta_status::Sources`). It prints nothing.
+//!
+//! ```text
+//!   look at FILE and TARGET ─▶ who writes ─▶ is TARGET there, is there room ─▶ partial files ─▶ read and pass on ─▶ one digest? ─▶ rename
+//!                                 agree                agree                 agree                            agree          agree
+//! ```
+//!
+//! At each *agree* all ranks learn what the others have found. A rank that fails goes on without a file, and its failure is a row of the result.
+//!
+//! ```text
+//!   place.rs     where the file goes on this rank, and whether it can      rows.rs       what ranks tell each other
+//!   partial.rs   the file under its temporary name                         shared.rs     nodes that turn out to be one
+//! ```
+
+mod partial;
+mod place;
+mod rows;
+mod shared;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use atta_entry::{Errno, escape};
+use atta_mounts::{MountTable, absolute, resolved};
+use atta_runtime::{RankError, Session};
+use atta_status::{Digest, Facts, Group, Ranks, ReadError, Received, Sources, Status, StatusError};
+use atta_sys::Features;
+
+use partial::{Partial, Setting};
+use place::Place;
+use rows::{Checked, Done, Ended, Here, Ready};
+
+pub use rows::Failed;
+#[cfg(test)]
+pub(crate) use rows::fuzz;
+
+use crate::refused::Refused;
+
+/// The most nodes that a refusal names.
+const NAMED_MAX: usize = 8;
+
+/// How a file is sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Options<'a> {
+    /// Replaces what has the name of the copy.
+    pub force: bool,
+    /// Makes copies durable before they get their names, where the file system is on storage.
+    pub syncs: bool,
+    /// The mount table of this rank.
+    pub table: &'a MountTable,
+    /// What the kernel is assumed to have.
+    pub features: Features,
+}
+
+/// What all ranks know at the end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Bytes of the file.
+    pub size: u64,
+    /// Its BLAKE3 digest; none: no node has got it.
+    pub digest: Option<Digest>,
+    /// The ranks that have read it, each from another source, ascending.
+    pub readers: Vec<u32>,
+    /// Nodes that have a new copy.
+    pub written: u64,
+    /// Nodes whose TARGET is FILE itself.
+    pub unchanged: u64,
+    /// Nodes that turned out to have their TARGET in the directory of another one, which wrote it.
+    pub shared: u64,
+    /// Nodes without a copy, by rank.
+    pub failed: Vec<Failed>,
+    /// It was asked to end, and no node has a copy.
+    pub stopped: bool,
+}
+
+/// A refusal is the same on all ranks.
+type Refusable<T> = Result<T, Refused>;
+
+/// Sends FILE to TARGET on every node. All ranks call this together, with the same arguments. If TARGET is a directory, the copy has the name of FILE in
+/// it.
+///
+/// The inner error is why nothing was written on any node. A node that cannot get its copy is no error: the others finish.
+///
+/// # Errors
+/// The ranks cannot communicate. What this rank has written without its final name is removed.
+pub fn run(
+    session: &mut Session<'_>,
+    (file, target): (&[u8], &[u8]),
+    options: &Options<'_>,
+) -> Result<Refusable<Outcome>, RankError> {
+    let place = Place::find(file, target);
+    let nodes = match Nodes::find(session, (file, target), &place, options)? {
+        Ok(nodes) => nodes,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    let mut bcast = Bcast {
+        session,
+        options,
+        here: Here::new(nodes.rank),
+        file,
+        place: place.ok(),
+        nodes,
+        outcome: Outcome::default(),
+    };
+    match bcast.check()? {
+        Ok(()) => bcast.send(),
+        Err(refused) => Ok(Err(refused)),
+    }
+}
+
+/// What ranks know before anything is written.
+struct Nodes<'t> {
+    rank: u32,
+    sources: Sources<'t>,
+    /// Those of TARGET's directory.
+    groups: Vec<Group>,
+    /// The writing ranks of all groups.
+    writers: BTreeSet<u32>,
+    failed: Vec<Failed>,
+}
+
+impl<'t> Nodes<'t> {
+    fn find(
+        session: &mut Session<'_>,
+        (file, target): (&[u8], &[u8]),
+        place: &Result<Place, String>,
+        options: &Options<'t>,
+    ) -> Result<Refusable<Self>, RankError> {
+        let rank = session.seat().rank;
+        // All ranks get an answer for some path, so that all take the same steps.
+        let named = |path: &[u8]| absolute(path).map_or_else(|_| b"/".to_vec(), |path| path.into_owned());
+        let source = resolved(file).unwrap_or_else(|_| named(file));
+        let directory = place.as_ref().map_or_else(|_| named(target), |place| place.path.clone());
+        let found = (|| {
+            let status = Status::join(session, options.table, atta_status::Options::default())?;
+            let sources = Sources::find(session, &status, &source)?;
+            Ok((sources, status.groups(session, &directory)?))
+        })();
+        let (sources, groups) = match found {
+            Ok((sources, found)) => (sources, found),
+            Err(StatusError::Collective(error)) => return Err(error),
+            Err(error) => return Ok(Err(cannot(format!("cannot compare the mounts of ranks: {error}")))),
+        };
+        if let Some(refused) = refused_source(file, &sources) {
+            return Ok(Err(refused));
+        }
+        let first = groups.own_group().and_then(|group| group.members.first()).unwrap_or(rank);
+        let own = Ready::of(rank, place.as_ref().map(|_| ()).map_err(Clone::clone));
+        let ready = session.all_reduce(BTreeMap::from([(first, own)]), Ready::merge_all)?;
+        let writers = ready.values().filter_map(|ready| ready.writer).collect();
+        let failed =
+            ready.into_values().filter(|ready| ready.writer.is_none()).filter_map(|ready| ready.failed);
+        let sources = sources.lending().once().with_stop(session.stop());
+        let groups = groups.list().to_vec();
+        Ok(Ok(Self { rank, sources, groups, writers, failed: failed.collect() }))
+    }
+}
+
+/// Why no rank can read FILE, or ranks see different ones.
+fn refused_source(file: &[u8], sources: &Sources<'_>) -> Option<Refused> {
+    let looks = sources.looks();
+    let mut found = looks.iter().filter_map(|(rank, look)| Some((*rank, look.ok()?.size)));
+    if let Some((one, size)) = found.next() {
+        let (other, other_size) = found.find(|(_, other)| *other != size)?;
+        let what = format!(
+            "FILE differs: {} has {size} bytes on rank {one}, {other_size} on rank {other}",
+            escape(file)
+        );
+        return Some(Refused {
+            hint: "FILE is one file, or equal on all hosts that have it".into(),
+            ..cannot(what)
+        });
+    }
+    let errno = looks.values().find_map(|look| look.err()).unwrap_or(Errno::NOENT);
+    Some(match errno {
+        Errno::ISDIR => Refused {
+            hint: "atta copy copies directories".into(),
+            ..cannot(format!("FILE is a directory: {}", escape(file)))
+        },
+        Errno::INVAL => cannot(format!("FILE is no regular file: {}", escape(file))),
+        errno => Refused::failed("read FILE", file, errno, "at least one rank must be able to read it"),
+    })
+}
+
+fn cannot(what: String) -> Refused {
+    Refused { what, hint: "".into(), is_usage: false }
+}
+
+/// The command on one rank.
+struct Bcast<'s, 'e, 'o> {
+    session: &'s mut Session<'e>,
+    options: &'s Options<'o>,
+    here: Here,
+    file: &'s [u8],
+    /// Of a rank that can write.
+    place: Option<Place>,
+    nodes: Nodes<'o>,
+    outcome: Outcome,
+}
+
+impl Bcast<'_, '_, '_> {
+    fn is_writer(&self) -> bool {
+        self.nodes.writers.contains(&self.nodes.rank)
+    }
+
+    /// Looks whether TARGET exists and has room, on all nodes, before anything is written.
+    fn check(&mut self) -> Result<Refusable<()>, RankError> {
+        let own = self.place.as_ref().filter(|_| self.is_writer()).map(|place| {
+            let facts = self.nodes.sources.own().and_then(|(_, look)| look.ok()).unwrap_or_default();
+            (self.nodes.rank, place.check(self.file, &facts, self.options.force, &self.here))
+        });
+        let own: BTreeMap<u32, Checked> = own.into_iter().collect();
+        let all = self.session.all_reduce(own, BTreeMap::extend)?;
+        let existing: Vec<&String> = all
+            .values()
+            .filter_map(|checked| match checked {
+                Checked::Exists(host) => Some(host),
+                _ => None,
+            })
+            .collect();
+        if !existing.is_empty() {
+            return Ok(Err(refused_existing(&existing)));
+        }
+        self.outcome.failed.append(&mut self.nodes.failed);
+        for (rank, checked) in all {
+            match checked {
+                Checked::Writes => continue,
+                Checked::Itself => self.outcome.unchanged += 1,
+                Checked::Exists(_) => {}
+                Checked::Failed(failed) => self.outcome.failed.push(failed),
+            }
+            self.nodes.writers.remove(&rank);
+        }
+        Ok(Ok(()))
+    }
+
+    fn send(mut self) -> Result<Refusable<Outcome>, RankError> {
+        let mut partial = self.begin()?;
+        self.find_shared(&mut partial)?;
+        let mut writers = Ranks::default();
+        self.nodes.writers.iter().for_each(|rank| writers.add(&Ranks::of(*rank)));
+        let facts = self.nodes.sources.own().and_then(|(_, look)| look.ok()).unwrap_or_default();
+        let mut sink = partial.as_mut().map(Partial::sink);
+        let read = self.nodes.sources.read(self.session, &writers, |bytes| {
+            if let Some(sink) = &mut sink {
+                sink.write(bytes);
+            }
+        })?;
+        let failed = sink.and_then(|sink| sink.error());
+        let done = self.complete(read, partial.as_mut(), &facts, failed)?;
+        let all = self.session.all_reduce(done.0, Done::merge)?;
+        self.outcome.failed.extend(all.failed);
+        self.outcome.stopped = all.stopped;
+        if let [one, other, ..] = &all.digests[..] {
+            let what = format!(
+                "FILE differs: {} has another digest on rank {} than on rank {}",
+                escape(self.file),
+                other.1,
+                one.1
+            );
+            return Ok(Err(Refused {
+                hint: "FILE is one file, or equal on all hosts that have it".into(),
+                ..cannot(what)
+            }));
+        }
+        let partial = partial.filter(|_| done.1.is_some() && !all.stopped);
+        self.publish(partial, done.1)
+    }
+
+    /// Makes a partial file on each writer. All ranks learn which could.
+    fn begin(&mut self) -> Result<Option<Partial>, RankError> {
+        let setting =
+            Setting { job: self.session.seat().job, rank: self.nodes.rank, features: self.options.features };
+        let made =
+            self.place.as_ref().filter(|_| self.is_writer()).map(|place| Partial::begin(place, &setting));
+        let failed =
+            made.as_ref().and_then(|made| made.as_ref().err()).map(|reason| self.here.failed(reason.clone()));
+        let failed: Vec<Failed> = self
+            .session
+            .all_reduce(failed.into_iter().collect(), |all: &mut Vec<Failed>, more| all.extend(more))?;
+        self.nodes.writers.retain(|rank| failed.iter().all(|failed| failed.rank != *rank));
+        self.outcome.failed.extend(failed);
+        Ok(made.and_then(Result::ok))
+    }
+
+    /// Finds writers whose directory is that of another one, and takes their partial files back.
+    fn find_shared(&mut self, partial: &mut Option<Partial>) -> Result<(), RankError> {
+        let doubtful = shared::doubtful(&self.nodes.groups, &self.nodes.writers);
+        if doubtful.len() < 2 {
+            return Ok(());
+        }
+        let own = partial.as_ref().filter(|partial| doubtful.contains(&partial.rank()));
+        let lower = own.and_then(|own| shared::lowest_seen(own, &doubtful));
+        let own: Vec<u32> = lower.map(|_| self.nodes.rank).into_iter().collect();
+        // Until all have looked, each keeps its partial file.
+        let joined = self.session.all_reduce(own, |all: &mut Vec<u32>, more| all.extend(more))?;
+        self.outcome.shared += joined.len() as u64;
+        self.nodes.writers.retain(|rank| !joined.contains(rank));
+        if joined.contains(&self.nodes.rank) {
+            *partial = None;
+        }
+        Ok(())
+    }
+
+    /// Gives a file that has come its attributes, and makes it durable.
+    fn complete(
+        &mut self,
+        read: Option<Result<Received, ReadError>>,
+        partial: Option<&mut Partial>,
+        facts: &Facts,
+        failed: Option<String>,
+    ) -> Result<(Done, Option<Received>), RankError> {
+        let mut done = Done { stopped: self.session.stop().is_set(), ..Done::default() };
+        let (Some(read), Some(partial)) = (read, partial) else { return Ok((done, None)) };
+        let whole = match (read, failed) {
+            (Err(ReadError::Unreadable { errno: Errno::INTR, .. }), _) => {
+                done.stopped = true;
+                return Ok((done, None));
+            }
+            (Err(error), _) => Err(format!("{}: {error}", escape(self.file))),
+            (Ok(_), Some(failed)) => Err(failed),
+            (Ok(received), None) => {
+                let syncs = self.options.syncs;
+                let (partial, facts) = (&mut *partial, facts);
+                self.session
+                    .beside(move || partial.complete(received.size, facts, syncs).map(|()| received))?
+            }
+        };
+        Ok(match whole {
+            Ok(received) => {
+                done.digests.push((received.digest, received.reader));
+                (done, Some(received))
+            }
+            Err(reason) => {
+                done.failed.push(self.here.failed(reason));
+                (done, None)
+            }
+        })
+    }
+
+    /// Gives the copy its name.
+    fn publish(
+        self,
+        partial: Option<Partial>,
+        received: Option<Received>,
+    ) -> Result<Refusable<Outcome>, RankError> {
+        let mut own = Ended::default();
+        if let Some((partial, received)) = partial.zip(received) {
+            match partial.publish(self.options.force, self.options.syncs) {
+                Ok(()) => own = Ended::of(&received),
+                Err(reason) => own.failed.push(self.here.failed(reason)),
+            }
+        }
+        let Ended { written, readers, file, failed } = self.session.all_reduce(own, Ended::merge)?;
+        let mut outcome = self.outcome;
+        outcome.written = written;
+        outcome.readers = readers;
+        (outcome.size, outcome.digest) = file.map_or((0, None), |(size, digest)| (size, Some(digest)));
+        outcome.failed.extend(failed);
+        outcome.failed.sort();
+        Ok(Ok(outcome))
+    }
+}
+
+fn refused_existing(hosts: &[&String]) -> Refused {
+    let mut names: Vec<&str> = hosts.iter().take(NAMED_MAX).map(|host| host.as_str()).collect();
+    let more = hosts.len().saturating_sub(NAMED_MAX);
+    let more_text = format!("{more} more");
+    if more > 0 {
+        names.push(&more_text);
+    }
+    let what = format!("TARGET exists: {}", names.join(", "));
+    Refused { hint: "--force replaces it".into(), ..cannot(what) }
+}
