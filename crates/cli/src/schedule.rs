@@ -40,6 +40,22 @@ pub(crate) struct RankArguments {
     pub(crate) inject: Option<std::path::PathBuf>,
 }
 
+impl Default for RankArguments {
+    /// For commands without a job.
+    fn default() -> Self {
+        Self {
+            schedule: ScheduleKind::default(),
+            split: Split::default(),
+            termination: Termination::default(),
+            tree_width: 16,
+            progress_interval: Duration::from_secs(1),
+            no_survive: false,
+            #[cfg(debug_assertions)]
+            inject: None,
+        }
+    }
+}
+
 impl RankArguments {
     /// The engine's configuration.
     pub(crate) fn config(&self) -> Config {

@@ -21,7 +21,7 @@ mod shared;
 use std::collections::{BTreeMap, BTreeSet};
 
 use atta_entry::{Errno, escape};
-use atta_mounts::{MountTable, absolute, resolved};
+use atta_mounts::{MountTable, SystemProbes, absolute, resolved};
 use atta_runtime::{RankError, Session};
 use atta_status::{Digest, Facts, Group, Ranks, ReadError, Received, Sources, Status, StatusError};
 use atta_sys::Features;
@@ -34,22 +34,18 @@ pub use rows::Failed;
 #[cfg(test)]
 pub(crate) use rows::fuzz;
 
-use crate::refused::Refused;
+pub use crate::refused::Refused;
 
 /// The most nodes that a refusal names.
 const NAMED_MAX: usize = 8;
 
 /// How a file is sent.
 #[derive(Clone, Copy, Debug)]
-pub struct Options<'a> {
+pub struct Options {
     /// Replaces what has the name of the copy.
     pub force: bool,
     /// Makes copies durable before they get their names, where the file system is on storage.
     pub syncs: bool,
-    /// The mount table of this rank.
-    pub table: &'a MountTable,
-    /// What the kernel is assumed to have.
-    pub features: Features,
 }
 
 /// What all ranks know at the end.
@@ -74,34 +70,53 @@ pub struct Outcome {
 }
 
 /// A refusal is the same on all ranks.
-type Refusable<T> = Result<T, Refused>;
+pub type Refusable<T> = Result<T, Refused>;
 
-/// Sends FILE to TARGET on every node. All ranks call this together, with the same arguments. If TARGET is a directory, the copy has the name of FILE in
-/// it.
+/// Sends FILE to TARGET on every node, by the mount table of this process. See [`run_with`].
+///
+/// # Errors
+/// As [`run_with`].
+pub fn run(
+    session: &mut Session<'_>,
+    paths: (&[u8], &[u8]),
+    options: Options,
+) -> Result<Refusable<Outcome>, RankError> {
+    let here = Here::new(session.seat().rank);
+    let read = SystemProbes::new().map_err(|errno| errno.to_string());
+    let read = read.and_then(|probes| MountTable::read(&probes).map_err(|error| error.to_string()));
+    let failed: Vec<Failed> = read.as_ref().err().map(|why| here.failed(why.clone())).into_iter().collect();
+    let mut failed = session.all_reduce(failed, |all: &mut Vec<Failed>, more| all.extend(more))?;
+    failed.sort();
+    match (read, failed.first()) {
+        (Ok(table), None) => run_with(session, paths, options, &table),
+        (_, first) => {
+            let (host, why) =
+                first.map_or_else(Default::default, |first| (first.host.clone(), first.reason.clone()));
+            Ok(Err(cannot(format!("cannot read the mount table of {host}: {why}"))))
+        }
+    }
+}
+
+/// Sends FILE to TARGET on every node. All ranks call this together, with the same paths and options, each with its own mount table. If TARGET is
+/// a directory, the copy has the name of FILE in it.
 ///
 /// The inner error is why nothing was written on any node. A node that cannot get its copy is no error: the others finish.
 ///
 /// # Errors
 /// The ranks cannot communicate. What this rank has written without its final name is removed.
-pub fn run(
+pub fn run_with(
     session: &mut Session<'_>,
     (file, target): (&[u8], &[u8]),
-    options: &Options<'_>,
+    options: Options,
+    table: &MountTable,
 ) -> Result<Refusable<Outcome>, RankError> {
     let place = Place::find(file, target);
-    let nodes = match Nodes::find(session, (file, target), &place, options)? {
+    let nodes = match Nodes::find(session, (file, target), &place, table)? {
         Ok(nodes) => nodes,
         Err(refused) => return Ok(Err(refused)),
     };
-    let mut bcast = Bcast {
-        session,
-        options,
-        here: Here::new(nodes.rank),
-        file,
-        place: place.ok(),
-        nodes,
-        outcome: Outcome::default(),
-    };
+    let (here, place, outcome) = (Here::new(nodes.rank), place.ok(), Outcome::default());
+    let mut bcast = Bcast { session, options, here, file, place, nodes, outcome };
     match bcast.check()? {
         Ok(()) => bcast.send(),
         Err(refused) => Ok(Err(refused)),
@@ -124,7 +139,7 @@ impl<'t> Nodes<'t> {
         session: &mut Session<'_>,
         (file, target): (&[u8], &[u8]),
         place: &Result<Place, String>,
-        options: &Options<'t>,
+        table: &'t MountTable,
     ) -> Result<Refusable<Self>, RankError> {
         let rank = session.seat().rank;
         // All ranks get an answer for some path, so that all take the same steps.
@@ -132,7 +147,7 @@ impl<'t> Nodes<'t> {
         let source = resolved(file).unwrap_or_else(|_| named(file));
         let directory = place.as_ref().map_or_else(|_| named(target), |place| place.path.clone());
         let found = (|| {
-            let status = Status::join(session, options.table, atta_status::Options::default())?;
+            let status = Status::join(session, table, atta_status::Options::default())?;
             let sources = Sources::find(session, &status, &source)?;
             Ok((sources, status.groups(session, &directory)?))
         })();
@@ -187,14 +202,14 @@ fn cannot(what: String) -> Refused {
 }
 
 /// The command on one rank.
-struct Bcast<'s, 'e, 'o> {
+struct Bcast<'s, 'e, 't> {
     session: &'s mut Session<'e>,
-    options: &'s Options<'o>,
+    options: Options,
     here: Here,
     file: &'s [u8],
     /// Of a rank that can write.
     place: Option<Place>,
-    nodes: Nodes<'o>,
+    nodes: Nodes<'t>,
     outcome: Outcome,
 }
 
@@ -270,7 +285,7 @@ impl Bcast<'_, '_, '_> {
     /// Makes a partial file on each writer. All ranks learn which could.
     fn begin(&mut self) -> Result<Option<Partial>, RankError> {
         let setting =
-            Setting { job: self.session.seat().job, rank: self.nodes.rank, features: self.options.features };
+            Setting { job: self.session.seat().job, rank: self.nodes.rank, features: Features::default() };
         let made =
             self.place.as_ref().filter(|_| self.is_writer()).map(|place| Partial::begin(place, &setting));
         let failed =

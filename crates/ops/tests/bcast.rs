@@ -11,7 +11,6 @@ use atta_fabric::{Endpoint as _, in_process};
 use atta_mounts::{Host, MountTable, Silent};
 use atta_ops::bcast::{self, Options, Outcome};
 use atta_runtime::{Limits, Session, Stop};
-use atta_sys::Features;
 use atta_testkit::scratch::Scratch;
 
 /// The mounts of ranks, and their paths.
@@ -77,11 +76,10 @@ impl Setup {
                     let joined = Session::join(&mut endpoint, "test", Stop::new(), Limits::default());
                     let mut session = joined.unwrap().unwrap();
                     let table = self.table(host);
-                    let options =
-                        Options { force, syncs: true, table: &table, features: Features::default() };
+                    let options = Options { force, syncs: true };
                     let (file, target) = paths(host);
                     let paths = (file.as_os_str().as_encoded_bytes(), target.as_os_str().as_encoded_bytes());
-                    let ended = bcast::run(&mut session, paths, &options).unwrap();
+                    let ended = bcast::run_with(&mut session, paths, options, &table).unwrap();
                     session.close((), |(), ()| ()).unwrap();
                     Box::new(endpoint).leave().unwrap();
                     ended.map_err(|refused| format!("{}; {}", refused.what, refused.hint))

@@ -1,7 +1,7 @@
 //! Which ranks read a file for which others. One rank of each group that sees the same file opens it, and all ranks learn what it found. It reads no
 //! contents: `spread.rs` does.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use atta_entry::Errno;
 use atta_runtime::Stop;
@@ -12,6 +12,7 @@ use crate::error::StatusError;
 use crate::ranks::Ranks;
 use crate::source_file::{Facts, Files, SourceFile};
 use crate::status::Status;
+use crate::verdict::Group;
 
 /// What the representatives of groups have found, by their ranks.
 type Looks = BTreeMap<u32, Result<Facts, Errno>>;
@@ -26,6 +27,8 @@ pub struct Sources<'t> {
     pub(crate) stop: Stop,
     found: Distribution,
     looks: Looks,
+    /// The lowest rank that has it.
+    lender: Option<u32>,
     lends: bool,
     is_once: bool,
 }
@@ -56,8 +59,9 @@ impl<'t> Sources<'t> {
         let own: Looks = own.map(|look| (rank, look)).into_iter().collect();
         let looks = concluded(collective, own, Looks::extend, |all| all)?;
         let file = opened.and_then(Result::ok);
+        let lender = looks.iter().find(|(_, look)| look.is_ok()).map(|(rank, _)| *rank);
         let (path, stop, lends, is_once) = (path.to_vec(), Stop::new(), false, false);
-        Ok(Self { path, rank, files, file, stop, found, looks, lends, is_once })
+        Ok(Self { path, rank, files, file, stop, found, looks, lender, lends, is_once })
     }
 
     /// Ranks whose representative does not have the file get that of the lowest one that has it. All ranks choose alike.
@@ -111,27 +115,20 @@ impl<'t> Sources<'t> {
 
     /// The rank that reads for a group with this representative.
     fn reader_for(&self, representative: u32) -> u32 {
-        let lender = || self.looks.iter().find(|(_, look)| look.is_ok()).map(|(rank, _)| *rank);
         match self.looks.get(&representative) {
-            Some(Err(Errno::NOENT)) if self.lends => lender().unwrap_or(representative),
+            Some(Err(Errno::NOENT)) if self.lends => self.lender.unwrap_or(representative),
             _ => representative,
         }
     }
 
     /// The ranks that the file goes to from this reader, in the order of a chain: the reader first, then those after it.
     pub(crate) fn audience(&self, reader: u32, among: &Ranks) -> Vec<u32> {
-        let is_served = |group: &&crate::Group| {
-            group.members.first().is_some_and(|first| self.reader_for(first) == reader)
-        };
-        let mut all = Ranks::of(reader);
-        let served: Vec<_> = self.found.list().iter().filter(is_served).collect();
-        for group in &served {
-            among
-                .iter()
-                .filter(|rank| group.members.contains(*rank))
-                .for_each(|rank| all.add(&Ranks::of(rank)));
-        }
-        let mut all: Vec<u32> = all.iter().collect();
+        let among: BTreeSet<u32> = among.iter().collect();
+        let is_served =
+            |group: &&Group| group.members.first().is_some_and(|first| self.reader_for(first) == reader);
+        let served = self.found.list().iter().filter(is_served).flat_map(|group| group.members.iter());
+        let mut all: Vec<u32> = served.filter(|rank| *rank == reader || among.contains(rank)).collect();
+        all.sort_unstable();
         let at = all.binary_search(&reader).unwrap_or(0);
         all.rotate_left(at);
         all

@@ -167,16 +167,19 @@ pub(crate) mod fuzz {
             failed: vec![failed()],
         };
         let ready = Ready { writer: Some(300), failed: Some(failed()) };
-        let checked = [
-            Checked::Writes,
-            Checked::Itself,
-            Checked::Exists("/t on a".to_owned()),
-            Checked::Failed(failed()),
-        ];
         vec![
             fuzz_code!("bcast/rows.rs: Failed", Failed, [failed()]),
             fuzz_code!("bcast/rows.rs: Ready", Ready, [ready]),
-            fuzz_code!("bcast/rows.rs: Checked", Checked, checked),
+            fuzz_code!(
+                "bcast/rows.rs: Checked",
+                Checked,
+                [
+                    Checked::Writes,
+                    Checked::Itself,
+                    Checked::Exists("/t on a".to_owned()),
+                    Checked::Failed(failed()),
+                ]
+            ),
             fuzz_code!("bcast/rows.rs: Done", Done, [done]).holding(64),
             fuzz_code!("bcast/rows.rs: Ended", Ended, [ended]).holding(64),
         ]

@@ -8,11 +8,8 @@ use super::partial::Partial;
 
 /// The writers whose directory may be that of another one.
 pub(crate) fn doubtful(groups: &[Group], writers: &BTreeSet<u32>) -> BTreeSet<u32> {
-    let is_doubtful = |rank: &&u32| {
-        let group = groups.iter().find(|group| group.members.contains(**rank));
-        group.is_none_or(|group| !group.is_certain)
-    };
-    writers.iter().filter(is_doubtful).copied().collect()
+    let doubtful = groups.iter().filter(|group| !group.is_certain).flat_map(|group| group.members.iter());
+    doubtful.filter(|rank| writers.contains(rank)).collect()
 }
 
 /// The lowest other writer below this one whose partial file is in the directory of this one. No other process knows its name, and nobody has looked for

@@ -320,6 +320,7 @@ impl Meeting<'_> {
                 self.exchange()?;
             }
             if relay.advance(self)? {
+                wait.note_progress();
                 continue;
             }
             let awaited = relay.awaited();
