@@ -25,6 +25,9 @@ use crate::size::{binary, counted, per_second};
 /// Time to wait for other ranks after a signal.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
+/// The exit code if another rank was interrupted.
+const INTERRUPTED: u8 = 143;
+
 /// When a copy is on storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Fsync {
@@ -117,9 +120,13 @@ fn send(arguments: &BcastArguments, signals: &Signals, session: &mut Session<'_>
     }
 }
 
+/// A signal after the copies have got their names changes nothing.
 fn code_of(outcome: &Outcome, signals: &Signals) -> u8 {
-    let code = if outcome.failed.is_empty() { exit::DONE } else { exit::PARTIAL };
-    signals.code().unwrap_or(code)
+    match (outcome.stopped, outcome.failed.is_empty()) {
+        (true, _) => signals.code().unwrap_or(INTERRUPTED),
+        (false, true) => exit::DONE,
+        (false, false) => exit::PARTIAL,
+    }
 }
 
 /// Reports the result, on the first rank; returns the exit code.

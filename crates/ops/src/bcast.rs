@@ -10,34 +10,34 @@
 //!
 //! ```text
 //!   place.rs     where the file goes on this rank, and whether it can      rows.rs       what ranks tell each other
-//!   partial.rs   the file under its temporary name                         shared.rs     nodes that turn out to be one
+//!   nodes.rs     who reads and who writes                                  shared.rs     nodes that turn out to be one
+//!   partial.rs   the file under its temporary name
 //! ```
 
+mod nodes;
 mod partial;
 mod place;
 mod rows;
 mod shared;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use atta_entry::{Errno, escape};
-use atta_mounts::{MountTable, SystemProbes, absolute, resolved};
+use atta_mounts::{MountTable, SystemProbes};
 use atta_runtime::{RankError, Session};
-use atta_status::{Digest, Facts, Group, Ranks, ReadError, Received, Sources, Status, StatusError};
+use atta_status::{Digest, Facts, Ranks, ReadError, Received};
 use atta_sys::Features;
 
-use partial::{Partial, Setting};
+use nodes::{Nodes, cannot, refused_difference, refused_existing};
+use partial::{Partial, Setting, Sink};
 use place::Place;
-use rows::{Checked, Done, Ended, Here, Ready};
+use rows::{Checked, Done, Ended, Here};
 
 pub use rows::Failed;
 #[cfg(test)]
 pub(crate) use rows::fuzz;
 
 pub use crate::refused::Refused;
-
-/// The most nodes that a refusal names.
-const NAMED_MAX: usize = 8;
 
 /// How a file is sent.
 #[derive(Clone, Copy, Debug)]
@@ -123,84 +123,6 @@ pub fn run_with(
     }
 }
 
-/// What ranks know before anything is written.
-struct Nodes<'t> {
-    rank: u32,
-    sources: Sources<'t>,
-    /// Those of TARGET's directory.
-    groups: Vec<Group>,
-    /// The writing ranks of all groups.
-    writers: BTreeSet<u32>,
-    failed: Vec<Failed>,
-}
-
-impl<'t> Nodes<'t> {
-    fn find(
-        session: &mut Session<'_>,
-        (file, target): (&[u8], &[u8]),
-        place: &Result<Place, String>,
-        table: &'t MountTable,
-    ) -> Result<Refusable<Self>, RankError> {
-        let rank = session.seat().rank;
-        // All ranks get an answer for some path, so that all take the same steps.
-        let named = |path: &[u8]| absolute(path).map_or_else(|_| b"/".to_vec(), |path| path.into_owned());
-        let source = resolved(file).unwrap_or_else(|_| named(file));
-        let directory = place.as_ref().map_or_else(|_| named(target), |place| place.path.clone());
-        let found = (|| {
-            let status = Status::join(session, table, atta_status::Options::default())?;
-            let sources = Sources::find(session, &status, &source)?;
-            Ok((sources, status.groups(session, &directory)?))
-        })();
-        let (sources, groups) = match found {
-            Ok((sources, found)) => (sources, found),
-            Err(StatusError::Collective(error)) => return Err(error),
-            Err(error) => return Ok(Err(cannot(format!("cannot compare the mounts of ranks: {error}")))),
-        };
-        if let Some(refused) = refused_source(file, &sources) {
-            return Ok(Err(refused));
-        }
-        let first = groups.own_group().and_then(|group| group.members.first()).unwrap_or(rank);
-        let own = Ready::of(rank, place.as_ref().map(|_| ()).map_err(Clone::clone));
-        let ready = session.all_reduce(BTreeMap::from([(first, own)]), Ready::merge_all)?;
-        let writers = ready.values().filter_map(|ready| ready.writer).collect();
-        let failed =
-            ready.into_values().filter(|ready| ready.writer.is_none()).filter_map(|ready| ready.failed);
-        let sources = sources.lending().once().with_stop(session.stop());
-        let groups = groups.list().to_vec();
-        Ok(Ok(Self { rank, sources, groups, writers, failed: failed.collect() }))
-    }
-}
-
-/// Why no rank can read FILE, or ranks see different ones.
-fn refused_source(file: &[u8], sources: &Sources<'_>) -> Option<Refused> {
-    let looks = sources.looks();
-    let mut found = looks.iter().filter_map(|(rank, look)| Some((*rank, look.ok()?.size)));
-    if let Some((one, size)) = found.next() {
-        let (other, other_size) = found.find(|(_, other)| *other != size)?;
-        let what = format!(
-            "FILE differs: {} has {size} bytes on rank {one}, {other_size} on rank {other}",
-            escape(file)
-        );
-        return Some(Refused {
-            hint: "FILE is one file, or equal on all hosts that have it".into(),
-            ..cannot(what)
-        });
-    }
-    let errno = looks.values().find_map(|look| look.err()).unwrap_or(Errno::NOENT);
-    Some(match errno {
-        Errno::ISDIR => Refused {
-            hint: "atta copy copies directories".into(),
-            ..cannot(format!("FILE is a directory: {}", escape(file)))
-        },
-        Errno::INVAL => cannot(format!("FILE is no regular file: {}", escape(file))),
-        errno => Refused::failed("read FILE", file, errno, "at least one rank must be able to read it"),
-    })
-}
-
-fn cannot(what: String) -> Refused {
-    Refused { what, hint: "".into(), is_usage: false }
-}
-
 /// The command on one rank.
 struct Bcast<'s, 'e, 't> {
     session: &'s mut Session<'e>,
@@ -261,22 +183,13 @@ impl Bcast<'_, '_, '_> {
                 sink.write(bytes);
             }
         })?;
-        let failed = sink.and_then(|sink| sink.error());
+        let failed = sink.and_then(Sink::error);
         let done = self.complete(read, partial.as_mut(), &facts, failed)?;
         let all = self.session.all_reduce(done.0, Done::merge)?;
         self.outcome.failed.extend(all.failed);
         self.outcome.stopped = all.stopped;
         if let [one, other, ..] = &all.digests[..] {
-            let what = format!(
-                "FILE differs: {} has another digest on rank {} than on rank {}",
-                escape(self.file),
-                other.1,
-                one.1
-            );
-            return Ok(Err(Refused {
-                hint: "FILE is one file, or equal on all hosts that have it".into(),
-                ..cannot(what)
-            }));
+            return Ok(Err(refused_difference(self.file, one.1, other.1)));
         }
         let partial = partial.filter(|_| done.1.is_some() && !all.stopped);
         self.publish(partial, done.1)
@@ -375,15 +288,4 @@ impl Bcast<'_, '_, '_> {
         outcome.failed.sort();
         Ok(Ok(outcome))
     }
-}
-
-fn refused_existing(hosts: &[&String]) -> Refused {
-    let mut names: Vec<&str> = hosts.iter().take(NAMED_MAX).map(|host| host.as_str()).collect();
-    let more = hosts.len().saturating_sub(NAMED_MAX);
-    let more_text = format!("{more} more");
-    if more > 0 {
-        names.push(&more_text);
-    }
-    let what = format!("TARGET exists: {}", names.join(", "));
-    Refused { hint: "--force replaces it".into(), ..cannot(what) }
 }

@@ -76,7 +76,10 @@ fn run(arguments: &Arguments) -> Outcome<()> {
     let raw = links::rates(&hosts, RAW_BYTES)?;
     let slowest = raw.iter().copied().fold(f64::INFINITY, f64::min);
     let shown: Vec<String> = raw.iter().map(|rate| format!("{rate:.1}")).collect();
-    println!("raw, one connection from each node to the next: {} MiB/s; slowest {slowest:.1}", shown.join(" "));
+    println!(
+        "raw, one connection from each node to the next: {} MiB/s; slowest {slowest:.1}",
+        shown.join(" ")
+    );
     let mpis = Mpi::installed(&directory.join("bcast-target"));
     if mpis.is_empty() {
         return Err("ATTA_TEST_MPI names no MPI".into());
@@ -91,7 +94,13 @@ fn run(arguments: &Arguments) -> Outcome<()> {
             println!(
                 "{}, round {round}: {:.2} s ({:.2} s with the launch), {rate:.1} MiB/s to each of {} nodes, {:.2} of the slowest link; \
                  FILE opened {} times, read on ranks {}",
-                mpi.version, ran.seconds, ran.with_launch, ran.written, rate / slowest, ran.opens, ran.readers,
+                mpi.version,
+                ran.seconds,
+                ran.with_launch,
+                ran.written,
+                rate / slowest,
+                ran.opens,
+                ran.readers,
             );
         }
     }
@@ -118,7 +127,12 @@ struct Ran {
 }
 
 /// One run, whose copies are compared with FILE and removed.
-fn once(hosts: &Hosts, mpi: &Mpi, arguments: &Arguments, (file, target): (&Path, &Path)) -> Outcome<Option<Ran>> {
+fn once(
+    hosts: &Hosts,
+    mpi: &Mpi,
+    arguments: &Arguments,
+    (file, target): (&Path, &Path),
+) -> Outcome<Option<Ran>> {
     let Some(mut launch) = mpi.launch_on(hosts, 1, Some(&mpi.plugin)) else { return Ok(None) };
     launch.arg(fs::canonicalize(&arguments.program)?).args(["bcast", "--json"]).arg(file).arg(target);
     let watch = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;

@@ -104,7 +104,10 @@ fn node_without_space_is_named_and_others_finish() {
         for host in [0, 1] {
             on_host(&hosts, host, &["cmp", file, target]);
             let directory = local.to_str().unwrap();
-            assert_eq!(on_host(&hosts, host, &["find", directory, "-mindepth", "1", "-printf", "%P %m\n"]), "copy 640\n");
+            assert_eq!(
+                on_host(&hosts, host, &["find", directory, "-mindepth", "1", "-printf", "%P %m\n"]),
+                "copy 640\n"
+            );
         }
         assert_eq!(on_host(&hosts, 2, &["ls", "-A", local.to_str().unwrap()]), "");
         // Both copies are in the way.
@@ -148,7 +151,11 @@ fn partial_file_of_a_killed_rank_is_cleaned() {
         launched.wait_with_output().unwrap();
         wait_until(|| !ranks.iter().any(|rank| is_alive(*rank)));
         assert_eq!(names(), 2, "a partial file and its record");
-        let clean = Command::new(env!("CARGO_BIN_EXE_atta")).args(["clean", "--yes"]).arg(&directory).output().unwrap();
+        let clean = Command::new(env!("CARGO_BIN_EXE_atta"))
+            .args(["clean", "--yes"])
+            .arg(&directory)
+            .output()
+            .unwrap();
         expect_code(&clean, 0, "clean");
         assert_eq!(names(), 0);
     }

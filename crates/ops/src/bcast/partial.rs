@@ -211,3 +211,69 @@ impl Sink<'_> {
         self.failed.map(|errno| self.partial.cannot("write", errno))
     }
 }
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a test looks at files that it made itself")]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use atta_testkit::scratch::Scratch;
+
+    use super::*;
+
+    fn begun(scratch: &Scratch, rank: u32) -> Partial {
+        let target = scratch.join("copy").into_os_string().into_encoded_bytes();
+        let setting = Setting { job: 7, rank, features: Features::default() };
+        Partial::begin(&Place::find(b"f", &target).unwrap(), &setting).unwrap()
+    }
+
+    fn written(scratch: &Scratch, rank: u32) -> Partial {
+        let mut partial = begun(scratch, rank);
+        let mut sink = partial.sink();
+        [&b"ab"[..], &[0; 5], b"c"].into_iter().for_each(|bytes| sink.write(bytes));
+        assert_eq!(sink.error(), None);
+        let modified = Timestamp { seconds: -5, nanoseconds: 999_999_999 };
+        let facts = Facts { mode: 0o6751, modified, ..Facts::default() };
+        partial.complete(8, &facts, true).unwrap();
+        partial
+    }
+
+    fn names(scratch: &Scratch) -> usize {
+        fs::read_dir(scratch.path()).unwrap().count()
+    }
+
+    #[test]
+    fn name_that_appears_meanwhile_is_kept() {
+        let scratch = Scratch::new("bcast-partial").unwrap();
+        let partial = written(&scratch, 0);
+        fs::write(scratch.join("copy"), "other").unwrap();
+        let reason = partial.publish(false, true).unwrap_err();
+        assert!(reason.starts_with("TARGET exists since it was looked at: "), "{reason}");
+        assert_eq!((fs::read(scratch.join("copy")).unwrap(), names(&scratch)), (b"other".to_vec(), 1));
+        written(&scratch, 0).publish(true, true).unwrap();
+        assert_eq!(
+            (fs::read(scratch.join("copy")).unwrap(), names(&scratch)),
+            (b"ab\0\0\0\0\0c".to_vec(), 1)
+        );
+        let found = sys::stat_path(scratch.join("copy").as_os_str().as_encoded_bytes(), false).unwrap();
+        // Bits that act for the owner are not kept.
+        assert_eq!((found.mode & 0o7777, found.mtime.seconds), (0o751, -5));
+        fs::remove_file(scratch.join("copy")).unwrap();
+        written(&scratch, 0).publish(false, false).unwrap();
+        assert_eq!(names(&scratch), 1);
+    }
+
+    #[test]
+    fn partial_files_of_ranks_are_seen_and_removed() {
+        let scratch = Scratch::new("bcast-partial").unwrap();
+        let (one, other) = (begun(&scratch, 0), begun(&scratch, 300));
+        assert!(one.sees(300) && other.sees(0) && !one.sees(1));
+        let mode = fs::metadata(scratch.join(one.temporary.to_str().unwrap())).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "only its owner reads it before it is complete");
+        drop(one);
+        assert!(!other.sees(0) && other.sees(300));
+        drop(other);
+        assert_eq!(names(&scratch), 0);
+    }
+}

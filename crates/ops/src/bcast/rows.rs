@@ -152,6 +152,7 @@ impl Ended {
 
 #[cfg(test)]
 pub(crate) mod fuzz {
+    use atta_entry::Code;
     use atta_testkit::fuzz::Target;
     use atta_testkit::fuzz_code;
 
