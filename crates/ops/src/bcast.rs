@@ -14,6 +14,8 @@
 //!   partial.rs   the file under its temporary name
 //! ```
 
+#[cfg(test)]
+pub(crate) mod fuzz;
 mod nodes;
 mod partial;
 mod place;
@@ -34,8 +36,6 @@ use place::Place;
 use rows::{Checked, Done, Ended, Here};
 
 pub use rows::Failed;
-#[cfg(test)]
-pub(crate) use rows::fuzz;
 
 pub use crate::refused::Refused;
 
