@@ -1,6 +1,7 @@
 //! The program `atta`: reads arguments, runs an operation and renders its result. The only place that prints and exits.
 
 mod arguments;
+mod bcast;
 mod clean;
 mod copy;
 mod descriptors;
@@ -70,6 +71,8 @@ enum Command {
     Verify(Box<verify::VerifyArguments>),
     /// Show which file system a path is on, and which ranks see the same
     Where(location::WhereArguments),
+    /// Send a file to the same path on every node
+    Bcast(Box<bcast::BcastArguments>),
     /// Create a reproducible random file tree
     Generate(generate::GenerateArgs),
     /// Simulate how MPI ranks share a walk
@@ -157,6 +160,7 @@ fn main() -> ExitCode {
             verify::run(&verify, &signals, launcher.as_ref())
         }
         Command::Where(locate) => location::run(&locate, &signals, launcher.as_ref()),
+        Command::Bcast(bcast) => bcast::run(&bcast, &signals, launcher.as_ref()),
         Command::Generate(_) if has_ranks(launcher.as_ref()) => {
             let hint = "run it without mpirun or srun; it takes all cores of one host";
             once(launcher.as_ref(), || complain("atta generate runs on one rank", Some(hint)));
@@ -233,6 +237,7 @@ fn needs(command: &Command) -> Option<descriptors::Wanted<'_>> {
         | Command::Jobs(_)
         | Command::Clean(_)
         | Command::Where(_)
+        | Command::Bcast(_)
         | Command::Generate(_)
         | Command::Simulate(_) => None,
     }

@@ -46,6 +46,7 @@ pub(crate) struct RankArguments {
 }
 
 impl Default for RankArguments {
+    /// For commands without a job.
     fn default() -> Self {
         let Config { schedule, split, termination, tree_width, .. } = Config::default();
         Self {

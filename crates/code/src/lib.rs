@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 pub use text::{decode_bytes, encode_bytes};
 
 /// The version of the data that ranks send each other. It rises when the fields of a value change, or the bytes of a message.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// What values are encoded to. For the macros.
 #[doc(hidden)]

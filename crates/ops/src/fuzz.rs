@@ -14,7 +14,7 @@ use crate::resume;
 use crate::tree::progress::SoFar;
 use crate::tree::task::bytes::fuzz as tasks;
 use crate::tree::{Profile, ThreadReport};
-use crate::{copy, sum, underway, verify, walk};
+use crate::{bcast, copy, sum, underway, verify, walk};
 
 /// A task of each kind, and the end of a chunk with each of these results.
 pub(crate) fn large_tasks<K, R, const N: usize>(key: K, results: [R; N]) -> Vec<LargeTask<K, R>> {
@@ -65,6 +65,7 @@ fn targets() -> Vec<Target> {
         ),
     ];
     targets.extend(tasks::targets());
+    targets.extend(bcast::fuzz::targets());
     targets.extend(copy::fuzz::targets());
     targets.extend(jobs::fuzz::targets());
     targets.extend(resume::fuzz::targets());

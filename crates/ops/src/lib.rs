@@ -4,6 +4,7 @@
 //! Each operation is a library of its own: it prints nothing, parses no arguments and handles no signals. What it
 //! finds goes to a callback; what fails on one entry is data for the report and never stops the run.
 
+pub mod bcast;
 pub mod clean;
 pub mod copy;
 pub mod descriptors;

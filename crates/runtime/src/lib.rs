@@ -51,6 +51,7 @@ pub use rank::error::{RankError, named};
 pub use rank::group::{Group, Regrouped, View};
 pub use rank::mirror::Mirror;
 pub use rank::outbox::{Outbox, Stream};
+pub use rank::relay::Shape;
 pub use rank::session::{Exchanged, Ran, Seat, Session, Work, run_and_reduce};
 pub use rank::wait::Limits;
 pub use rate::Rate;

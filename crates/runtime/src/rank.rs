@@ -12,6 +12,7 @@ pub(crate) mod meet;
 pub(crate) mod mirror;
 pub(crate) mod network;
 pub(crate) mod outbox;
+pub(crate) mod relay;
 pub(crate) mod session;
 pub(crate) mod wait;
 pub(crate) mod writer;

@@ -1,8 +1,10 @@
 //! What ranks must be able to do together: reduce, broadcast, multicast. A fabric that can do these can carry all queries. Here are the ranks of a
 //! session (threads, MPI, simulator) and a process alone. Files are not its subject.
 
+use std::collections::BTreeMap;
+
 use atta_code::Code;
-use atta_runtime::{RankError, Session};
+use atta_runtime::{RankError, Session, Shape};
 
 use crate::ranks::Ranks;
 
@@ -35,6 +37,39 @@ pub trait Collective {
     /// # Errors
     /// As [`broadcast`](Self::broadcast).
     fn multicast<T: Code>(&mut self, group: &Ranks, value: Option<T>) -> Result<Option<T>, Self::Error>;
+
+    /// Sends parts from the first rank of each group to all of it, that rank included. There `next` makes them, and returns none at the end; `take`
+    /// gets them on each rank, in order. `members` are all ranks of this rank's group, in the same order on each of them; those without a group
+    /// pass none. All ranks call this together, and no rank is in two groups. A fabric may run both functions on other threads.
+    ///
+    /// Without an implementation of its own, each part goes to the first rank and from there to all, one after the other.
+    ///
+    /// # Errors
+    /// As [`broadcast`](Self::broadcast).
+    fn multicast_parts(
+        &mut self,
+        members: &[u32],
+        shape: Shape,
+        mut next: impl FnMut() -> Option<Vec<u8>> + Send,
+        mut take: impl FnMut(&[u8]) + Send,
+    ) -> Result<(), Self::Error> {
+        let _ = shape;
+        let first = members.first().copied();
+        let mut makes = first == Some(self.rank());
+        loop {
+            let own = if makes { next() } else { None };
+            makes = own.is_some();
+            let own: BTreeMap<u32, Vec<u8>> = own.map(|part| (self.rank(), part)).into_iter().collect();
+            let all = self.reduce(own, BTreeMap::extend)?;
+            let all: BTreeMap<u32, Vec<u8>> = self.broadcast(all)?;
+            if all.is_empty() {
+                return Ok(());
+            }
+            if let Some(part) = first.and_then(|first| all.get(&first)) {
+                take(part);
+            }
+        }
+    }
 }
 
 /// Reduces, lets the first rank conclude something from the result, and sends that to all.
@@ -71,6 +106,16 @@ impl Collective for Session<'_> {
     fn multicast<T: Code>(&mut self, group: &Ranks, value: Option<T>) -> Result<Option<T>, RankError> {
         let members: Vec<u32> = group.iter().collect();
         Session::multicast(self, &members, value)
+    }
+
+    fn multicast_parts(
+        &mut self,
+        members: &[u32],
+        shape: Shape,
+        next: impl FnMut() -> Option<Vec<u8>> + Send,
+        take: impl FnMut(&[u8]) + Send,
+    ) -> Result<(), RankError> {
+        Session::multicast_parts(self, members, shape, next, take)
     }
 }
 

@@ -16,7 +16,7 @@ pub type Digest = [u8; 32];
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Of a file without a size, as the kernel makes them when they are read, at most so many bytes are read.
-const UNSIZED_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const UNSIZED_BYTES_MAX: u64 = 64 << 20;
 
 const READ: OFlags = OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 const DIRECTORY: OFlags =
@@ -84,15 +84,15 @@ fn digest_of(file: &File, begin: u64, end: u64) -> Result<(Digest, u64), Errno> 
 
 /// What changes when a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct State {
-    size: u64,
+pub(crate) struct State {
+    pub(crate) size: u64,
     modified: (i64, u64),
     changed: (i64, u64),
 }
 
 /// Opens what the name of a path means: the path is made normal, as for the name, and no link is followed. It does not wait for the other end of
 /// a pipe. ELOOP: there is a link in the path.
-fn opened(path: &[u8]) -> Result<File, Errno> {
+pub(crate) fn opened(path: &[u8]) -> Result<File, Errno> {
     let path = normal(path).ok_or(Errno::INVAL)?;
     let open = || rustix::fs::openat2(CWD, &path[..], READ, Mode::empty(), ResolveFlags::NO_SYMLINKS);
     match retry(open) {
@@ -119,7 +119,7 @@ fn is_link(directory: &OwnedFd, name: &[u8]) -> bool {
     found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Symlink)
 }
 
-fn state_of(file: &File) -> Result<State, Errno> {
+pub(crate) fn state_of(file: &File) -> Result<State, Errno> {
     let found = rustix::fs::fstat(file).map_err(|errno| Errno(errno.raw_os_error()))?;
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile => Ok(State {

@@ -16,7 +16,9 @@ use crate::measure::Speed;
 use crate::sameness::{Differing, View};
 use crate::saved_map::SavedMap;
 use crate::seen::{Kinds, Reaches, Seen, named};
+use crate::source_file::Facts;
 use crate::speeds::{Measured, Speeds};
+use crate::spread::Ended;
 use crate::verdict::{Group, Groups, Verdict};
 use crate::{Alone, Estimate, Filter, MountMap, Options, Ranks, Status};
 
@@ -74,6 +76,8 @@ fn targets() -> Vec<Target> {
     let sizes = Sizes { any: Some(Some(300)), differ: true, failed };
     let digests = Digests { shares: [(1, [7; 32])].into(), differ: false, failed: Failed(None) };
     let groups = Groups { low: 1, high: 300, is_estimate: true };
+    let time = atta_entry::Timestamp { seconds: -3, nanoseconds: 999_999_999 };
+    let facts = Facts { size: 1 << 40, blocks: 300, mode: 0o640, accessed: time, modified: time };
     let reaches = Reaches { local: 1, remote: 300, unknown: 0 };
     let space = Space { total: 300, available: 200, is_read_only: true };
     let sighting = Sighting { evidence: Evidence::NoAnswer, space: Some(space), mark: Some(300) };
@@ -115,6 +119,8 @@ fn targets() -> Vec<Target> {
         fuzz_code!("seen.rs: Kinds", Kinds, [seen.kinds]),
         fuzz_code!("seen.rs: Reaches", Reaches, [reaches]),
         fuzz_code!("seen.rs: Seen", Seen, [seen]).holding(200),
+        fuzz_code!("source_file.rs: Facts", Facts, [facts]),
+        fuzz_code!("spread.rs: Ended", Ended, [Ended { size: 300, digest: [7; 32] }]),
         fuzz_code!("verdict.rs: Groups", Groups, [groups]),
         fuzz_code!("verdict.rs: Group", Group, [group]),
         fuzz_code!("verdict.rs: Verdict", Verdict, [verdict]).holding(100),

@@ -20,6 +20,8 @@
 //!   places.rs        which mounts suit what a job writes          measure.rs     speed of a directory
 //!   saved_map.rs     a map in a file, for programs without ranks  speeds.rs      speeds that were measured, in a file
 //!   sealed.rs        small files with a checksum                  in_time.rs     questions that may have no answer
+//!   sources.rs       who reads a file for whom                    source_file.rs a file that is read for others
+//!   spread.rs        a file's contents on many ranks
 //! ```
 //!
 //! ```
@@ -55,13 +57,17 @@ mod sameness;
 mod saved_map;
 mod sealed;
 mod seen;
+mod source_file;
+mod sources;
 mod speeds;
+mod spread;
 mod status;
 mod verdict;
 
 #[cfg(test)]
 mod fuzz;
 
+pub use atta_runtime::Shape;
 pub use collective::{Alone, Collective};
 pub use contents::{Contents, Digest, SystemContents};
 pub use distribution::{Answer, Descriptor, Distribution};
@@ -81,6 +87,9 @@ pub use ranks::Ranks;
 pub use sameness::{Differing, Sameness, View, sameness};
 pub use saved_map::SavedMap;
 pub use sealed::SealedError;
+pub use source_file::{Facts, Files, SourceFile, SystemFiles};
+pub use sources::Sources;
 pub use speeds::{Measured, Speeds};
+pub use spread::{ReadError, Received};
 pub use status::Status;
 pub use verdict::{Group, Groups};

@@ -12,6 +12,7 @@ use crate::error::StatusError;
 use crate::filter::{Estimate, Filter};
 use crate::options::Options;
 use crate::seen::{Named, Seen, named};
+use crate::source_file::{Files, SystemFiles};
 use crate::verdict::Verdict;
 
 /// Members that are named of each class, unless all are asked for: so many ranks may share the work for a file.
@@ -27,6 +28,7 @@ pub struct Status<'t> {
     aliases: Aliases,
     pub(crate) options: Options,
     pub(crate) contents: &'t dyn Contents,
+    pub(crate) files: &'t dyn Files,
 }
 
 impl std::fmt::Debug for Status<'_> {
@@ -47,13 +49,19 @@ impl<'t> Status<'t> {
     ) -> Result<Self, StatusError<C::Error>> {
         let (aliases, options) =
             concluded(collective, Aliases::of(table), Aliases::merge, |aliases| (aliases, options))?;
-        Ok(Self { table, aliases, options, contents: &SystemContents })
+        Ok(Self { table, aliases, options, contents: &SystemContents, files: &SystemFiles })
     }
 
     /// Reads files by other means.
     #[must_use]
     pub fn with_contents(self, contents: &'t dyn Contents) -> Self {
         Self { contents, ..self }
+    }
+
+    /// Opens files to read them for others by other means.
+    #[must_use]
+    pub fn with_files(self, files: &'t dyn Files) -> Self {
+        Self { files, ..self }
     }
 
     /// How a path is distributed, with the number of its servers. `path` is made normal; symbolic links are not followed

@@ -42,6 +42,11 @@ impl<'a> Printing<'a> {
         Self { to: None, has_rows: true, others: [None; 2], is_quiet: false, is_json, stall_limit: None }
     }
 
+    /// Of a command that prints a summary only. The flags: whether it is quiet, and prints JSON.
+    pub(crate) fn of_summary(to: Option<&'a Path>, (is_quiet, is_json): (bool, bool)) -> Self {
+        Self { to, has_rows: false, others: [None, None], is_quiet, is_json, stall_limit: None }
+    }
+
     /// Whether hints and reports of long waits are suppressed.
     pub(crate) fn is_quiet(&self) -> bool {
         self.is_quiet

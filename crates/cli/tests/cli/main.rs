@@ -10,6 +10,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bcast;
 mod catalog;
 mod copy;
 mod copy_target;

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking, and clippy takes its helpers for no tests"
 )]
 
+mod bcast;
 mod copy;
 mod deaths;
 mod kills;

@@ -6,6 +6,7 @@
 //! added up by the protocol, so that a task that was lost or done twice shows.
 
 mod multicasts;
+mod parts;
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -47,7 +48,7 @@ pub fn conformance(endpoint: &mut dyn Endpoint, seed: u64) -> Result<(), String>
         run_until_stopped(endpoint, config)
             .map_err(|reason| format!("rank {rank}: {schedule}, stopped, seed {number}: {reason}"))?;
     }
-    Ok(())
+    parts::conform(endpoint, seed).map_err(|reason| format!("rank {rank}: parts, seed {seed}: {reason}"))
 }
 
 /// One rank aborts while the others are in the middle of a job: none of them may continue. Under MPI this does not return, except

@@ -176,10 +176,16 @@ impl<'e> Link<'e> {
 
     /// Sends a message of a step.
     pub(crate) fn send_step(&mut self, to: u32, step: u32, bytes: &[u8]) -> Result<(), RankError> {
-        let mut message = Vec::with_capacity(HEADER_BYTES + bytes.len());
+        self.send_step_of(to, step, &[bytes])
+    }
+
+    /// The same in pieces.
+    pub(crate) fn send_step_of(&mut self, to: u32, step: u32, pieces: &[&[u8]]) -> Result<(), RankError> {
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let mut message = Vec::with_capacity(HEADER_BYTES + length);
         message.push(TAG);
         message.extend(step.to_le_bytes());
-        message.extend_from_slice(bytes);
+        pieces.iter().for_each(|piece| message.extend_from_slice(piece));
         self.send(to, message)
     }
 

@@ -82,14 +82,19 @@ impl<'e> Meeting<'e> {
         for child in children {
             self.link.send_step(*child, self.step, &bytes)?;
         }
-        // A rank that has received it may leave at once.
+        self.send_all(children)?;
+        decoded(parent.unwrap_or(Rank::ROOT.0), &bytes)
+    }
+
+    /// Waits until all messages to these ranks have gone: this rank may leave after the step.
+    pub(crate) fn send_all(&mut self, to: &[u32]) -> Result<(), RankError> {
         let mut wait = Wait::new(self.limits);
         self.link.forget_alive();
         while self.link.unsent()? > 0 {
-            wait.check(&mut self.link, children)?;
+            wait.check(&mut self.link, to)?;
             std::thread::sleep(POLL);
         }
-        decoded(parent.unwrap_or(Rank::ROOT.0), &bytes)
+        Ok(())
     }
 
     /// The values of all ranks of this host, in order of rank.
@@ -108,7 +113,7 @@ impl<'e> Meeting<'e> {
     }
 
     /// Takes in arrivals, and sends waiting messages. Does not block.
-    fn exchange(&mut self) -> Result<(), RankError> {
+    pub(crate) fn exchange(&mut self) -> Result<(), RankError> {
         while self.link.take_in()? {}
         self.link.serve()?;
         self.link.unsent()?;
@@ -121,12 +126,23 @@ impl<'e> Meeting<'e> {
         self.link.send_alive(true, self.limits.period())
     }
 
-    /// Begins the next step and returns its tree. Passes a request to end on first, even if this rank need not wait.
+    /// Begins the next step and returns its tree.
     fn next_step(&mut self) -> Result<Tree, RankError> {
+        self.begin_step()?;
+        Ok(self.link.tree())
+    }
+
+    /// Begins the next step. Passes a request to end on first, even if this rank need not wait.
+    pub(crate) fn begin_step(&mut self) -> Result<(), RankError> {
         self.exchange()?;
         self.link.forget_alive();
         self.step = self.step.wrapping_add(1);
-        Ok(self.link.tree())
+        Ok(())
+    }
+
+    /// The number of this step.
+    pub(crate) fn step(&self) -> u32 {
+        self.step
     }
 
     /// The value of a rank in this step. The rank is one of those awaited.

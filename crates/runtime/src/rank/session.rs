@@ -26,6 +26,7 @@ use super::meet::Meeting;
 use super::mirror::Mirror;
 use super::network::look_around;
 use super::outbox::{Outbox, Stream};
+use super::relay::Shape;
 use super::wait::{Limits, Wait};
 use super::writer::writer;
 use crate::cpu::{available_cores, cores};
@@ -287,6 +288,27 @@ impl<'e> Session<'e> {
     /// Those of [`reduce`](Self::reduce); or the first rank of a group passes none.
     pub fn multicast<T: Code>(&mut self, members: &[u32], value: Option<T>) -> Result<Option<T>, RankError> {
         self.meeting.multicast(members, value)
+    }
+
+    /// Sends parts of any number from the first rank of each group to all of it, that rank included. There `next` makes the parts and returns
+    /// none at the end; elsewhere it is not called. Each rank passes a part on as it comes, and `take` gets it, in order. Both run on threads of
+    /// their own, and a rank keeps a few parts at most, however slow another one is. `members` are all ranks of this rank's group, in the same
+    /// order on each of them, which is that of a chain. All ranks call this together; those without a group pass none and return at once. No
+    /// rank is in two groups.
+    ///
+    /// # Errors
+    /// As [`reduce`](Self::reduce). A rank whose `take` cannot use the parts goes on, and keeps to itself why.
+    ///
+    /// # Panics
+    /// A panic of `next` or `take` is passed on.
+    pub fn multicast_parts(
+        &mut self,
+        members: &[u32],
+        shape: Shape,
+        next: impl FnMut() -> Option<Vec<u8>> + Send,
+        take: impl FnMut(&[u8]) + Send,
+    ) -> Result<(), RankError> {
+        self.meeting.relay((members, shape), next, take)
     }
 
     /// Combines a value of each rank, and sends the result to all.

@@ -124,6 +124,11 @@ impl Wait {
         if missing.is_empty() { Ok(()) } else { link.send_waiting(&missing) }
     }
 
+    /// Notes that something was done here, so that the next check comes soon.
+    pub(crate) fn note_progress(&mut self) {
+        self.last_sign = Instant::now();
+    }
+
     /// The time until the next check.
     pub(crate) fn pause(&self, is_polled: bool) -> Duration {
         if !is_polled {

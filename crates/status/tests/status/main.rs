@@ -15,5 +15,6 @@ mod ranks;
 mod real;
 mod same;
 mod saved;
+mod spread;
 mod suitable;
 mod traps;
