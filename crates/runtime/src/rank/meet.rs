@@ -2,17 +2,12 @@
 //! the tree of ranks, so that no rank holds data for each rank. Each meeting is a numbered step, the same on all ranks, so that
 //! messages of a rank that is further ahead are kept.
 
-use std::time::Duration;
-
 use atta_engine::{Rank, Tree, WireError};
 use atta_entry::Code;
 
 use super::error::RankError;
 use super::link::Link;
 use super::wait::{Limits, Wait};
-
-/// The interval between two checks whether all messages have gone.
-const POLL: Duration = Duration::from_micros(100);
 
 /// The meetings of a session.
 pub(crate) struct Meeting<'e> {
@@ -92,7 +87,7 @@ impl<'e> Meeting<'e> {
         self.link.forget_alive();
         while self.link.unsent()? > 0 {
             wait.check(&mut self.link, to)?;
-            std::thread::sleep(POLL);
+            wait.rest_while_sending();
         }
         Ok(())
     }
@@ -156,7 +151,7 @@ impl<'e> Meeting<'e> {
                 return Ok(bytes);
             }
             wait.check(&mut self.link, awaited)?;
-            self.link.wait(wait.pause(self.link.is_polled));
+            wait.rest(&self.link);
         }
     }
 }

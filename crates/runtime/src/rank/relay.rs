@@ -330,7 +330,7 @@ impl Meeting<'_> {
                 true => {}
                 false => wait.check(&mut self.link, &awaited)?,
             }
-            self.link.wait(wait.pause(self.link.is_polled));
+            wait.rest(&self.link);
         }
         let parent = match relay.origin {
             Origin::Rank(parent) => vec![parent],

@@ -450,7 +450,7 @@ impl<'e> Session<'e> {
             link.serve()?;
             link.unsent()?;
             wait.check(link, &[0])?;
-            link.wait(wait.pause(link.is_polled));
+            wait.rest(link);
         }
         link.keep_stop_to_itself();
         let whole = self.meeting.reduce(own, merge)?;

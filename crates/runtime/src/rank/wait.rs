@@ -6,7 +6,10 @@ use std::time::{Duration, Instant};
 use super::error::RankError;
 use super::link::Link;
 
-/// Intervals between two checks on a fabric that does not report arrivals, first and later.
+/// On a fabric that does not report arrivals, a wait only yields to other threads for as long: an answer mostly comes in less time than a sleep
+/// takes.
+const YIELDS_FOR: Duration = Duration::from_micros(2_500);
+/// Intervals between two checks on such a fabric after that, first and later.
 const POLL_FIRST: Duration = Duration::from_micros(100);
 const POLL_LATER: Duration = Duration::from_millis(5);
 /// A pause is this fraction of the time that has passed: a wait costs few checks and still ends soon.
@@ -129,8 +132,29 @@ impl Wait {
         self.last_sign = Instant::now();
     }
 
+    /// Waits for what the next check may find.
+    pub(crate) fn rest(&self, link: &Link<'_>) {
+        match link.is_polled && self.yields() {
+            true => std::thread::yield_now(),
+            false => link.wait(self.pause(link.is_polled)),
+        }
+    }
+
+    /// Waits until messages may have gone, which no fabric reports.
+    pub(crate) fn rest_while_sending(&self) {
+        if self.yields() {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(POLL_FIRST);
+        }
+    }
+
+    fn yields(&self) -> bool {
+        self.last_sign.elapsed() < YIELDS_FOR
+    }
+
     /// The time until the next check.
-    pub(crate) fn pause(&self, is_polled: bool) -> Duration {
+    fn pause(&self, is_polled: bool) -> Duration {
         if !is_polled {
             return PAUSE;
         }
