@@ -52,6 +52,7 @@ pub use crate::metadata::not_kept::NotKept;
 pub use crate::refused::Refused;
 pub use options::{Existing, Fsync, Leftovers, Notice, Options, Outcome, Planned, Progress, Watch};
 pub use plan::beside::clean_command;
+pub use plan::marker::Marker;
 pub use plan::rehearsal::DryRun;
 pub use plan::roots::parent_of;
 pub use results::Results;

@@ -363,14 +363,10 @@ impl<'a> FromOthers<'a> {
     }
 }
 
-/// What this rank sees of SOURCE and TARGET.
-fn seen(prepared: &Result<Copy<'_>, Refused>, setting: &Setting<'_>, session: &Session<'_>) -> Vec<Seen> {
-    let mut seen = Seen::all(setting.sources.clone(), session);
-    if let Ok(copy) = prepared {
-        let fact = format!("TARGET goes to inode {}", copy.target_inode());
-        seen.push(Seen { path: setting.target.clone(), fact, device: 0 });
-    }
-    seen
+/// What this rank sees of TARGET.
+fn target_of(copy: &Copy<'_>, setting: &Setting<'_>) -> Seen {
+    let fact = format!("TARGET goes to inode {}", copy.target_inode());
+    Seen { path: setting.target.clone(), fact, device: 0 }
 }
 
 /// Whether all ranks see the same and may start. If not, the first rank reports the reason; returns the exit code.
@@ -385,7 +381,11 @@ fn may_go<'a>(
     let differ = session.agree(vec![refused_here])?;
     let differ = match differ.map(|differ| NotSame { what: differ.to_string(), may_be_same: false }) {
         Some(differ) => Some(differ),
-        None => same::check(seen(&prepared, setting, session), setting.assumes_same(), session)?,
+        None => {
+            let target = prepared.as_ref().ok().map(|copy| (target_of(copy, setting), copy));
+            let sources = Seen::all(setting.sources.clone(), session);
+            same::check(sources, target, setting.assumes_same(), session)?
+        }
     };
     let code = session.is_first().then(|| match (refused, &prepared, differ) {
         (Some(code), ..) => code,

@@ -1,14 +1,21 @@
-//! Whether PATHs are the same on all ranks, before these share the work: the names of their file systems, and what each rank finds there. It opens
-//! nothing, and prints nothing.
+//! Whether PATHs are the same on all ranks, before these share the work: the names of their file systems, and what each rank finds there. It
+//! prints nothing.
 
+use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use atta_mounts::{Host, MountTable, Probes, SystemProbes, absolute, resolved};
+use atta_ops::copy::Copy;
 use atta_ops::walk;
 use atta_runtime::{RankError, Session};
-use atta_status::{Options, Sameness, Status, StatusError, sameness};
+use atta_status::{Answer, Options, Sameness, Status, StatusError, sameness};
+
+/// How long a file that another rank has made may stay unseen: clients cache directories.
+const SEEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// A PATH as a rank finds it.
 pub(crate) struct Seen {
@@ -50,6 +57,15 @@ pub(crate) struct NotSame {
 }
 
 impl NotSame {
+    fn of(found: Sameness, assumes: bool) -> Option<Self> {
+        let (differing, may_be_same) = match found {
+            Sameness::Different(differing) => (differing, false),
+            Sameness::Undecided(differing) if !assumes => (differing, true),
+            Sameness::Undecided(_) | Sameness::Same => return None,
+        };
+        Some(Self { what: differing.to_string(), may_be_same })
+    }
+
     /// What to do. `must`: what must be the same.
     pub(crate) fn hint(&self, must: &str) -> String {
         let otherwise = if self.may_be_same { "; if it is, add --assume-same" } else { "" };
@@ -57,10 +73,12 @@ impl NotSame {
     }
 }
 
-/// Compares PATHs on all ranks, which call this together. `assumes`: what is not known to differ is taken for the same. A session of one rank
-/// need not look.
+/// Compares PATHs on all ranks, which call this together. `target`: what they copy into, too. Where names do not say that it is one for all, a
+/// file in it shows that: equal inodes do not, since the root of a FUSE file system has inode 1. `assumes`: what is not known to differ is
+/// taken for the same. A session of one rank need not look.
 pub(crate) fn check(
     seen: Vec<Seen>,
+    target: Option<(Seen, &Copy<'_>)>,
     assumes: bool,
     session: &mut Session<'_>,
 ) -> Result<Option<NotSame>, RankError> {
@@ -79,7 +97,7 @@ pub(crate) fn check(
             return Ok(Some(NotSame { what, may_be_same: false }));
         }
     };
-    match judged(&table, seen, assumes, session) {
+    match judged(&table, (seen, target), assumes, session) {
         Ok(not_same) => Ok(not_same),
         Err(StatusError::Collective(error)) => Err(error),
         Err(error) => Ok(Some(NotSame { what: error.to_string(), may_be_same: false })),
@@ -88,23 +106,48 @@ pub(crate) fn check(
 
 fn judged(
     table: &MountTable,
-    seen: Vec<Seen>,
+    (seen, target): (Vec<Seen>, Option<(Seen, &Copy<'_>)>),
     assumes: bool,
     session: &mut Session<'_>,
 ) -> Result<Option<NotSame>, StatusError<RankError>> {
     let status = Status::join(session, table, Options::default())?;
     for Seen { path, fact, .. } in seen {
-        match sameness(&status, session, &without_links(&path), fact)? {
-            Sameness::Different(differing) => {
-                return Ok(Some(NotSame { what: differing.to_string(), may_be_same: false }));
-            }
-            Sameness::Undecided(differing) if !assumes => {
-                return Ok(Some(NotSame { what: differing.to_string(), may_be_same: true }));
-            }
-            Sameness::Undecided(_) | Sameness::Same => {}
+        let found = sameness(&status, session, &without_links(&path), fact)?;
+        if let Some(not_same) = NotSame::of(found, assumes) {
+            return Ok(Some(not_same));
         }
     }
-    Ok(None)
+    let Some((Seen { path, fact, .. }, copy)) = target else { return Ok(None) };
+    let path = without_links(&path);
+    let is_known = status.is_unique(session, &path)? == Answer::Yes;
+    match sameness(&status, session, &path, fact)? {
+        Sameness::Same if is_known => Ok(None),
+        found @ Sameness::Different(_) => Ok(NotSame::of(found, assumes)),
+        found @ (Sameness::Same | Sameness::Undecided(_)) => Ok(marked(found, copy, assumes, session)?),
+    }
+}
+
+/// Whether all ranks see a file that the first one makes.
+fn marked(
+    found: Sameness,
+    copy: &Copy<'_>,
+    assumes: bool,
+    session: &mut Session<'_>,
+) -> Result<Option<NotSame>, RankError> {
+    let number = RandomState::new().build_hasher().finish();
+    let marker = if session.is_first() { copy.mark_target(number).ok() } else { None };
+    let number = session.is_first().then(|| marker.as_ref().map(|_| number));
+    let Some(number) = session.broadcast(number)? else { return Ok(NotSame::of(found, assumes)) };
+    let begun = Instant::now();
+    while !copy.sees_marker(number) && begun.elapsed() < SEEN_WITHIN {
+        std::thread::sleep(SEEN_WITHIN / 50);
+    }
+    let blind = (!copy.sees_marker(number)).then(|| session.seat().rank);
+    let blind = session.all_reduce(blind, |all, more| *all = all.take().into_iter().chain(more).min())?;
+    Ok(blind.map(|rank| {
+        let what = format!("rank {rank} does not see a file that rank 0 has made in the target directory");
+        NotSame { what, may_be_same: false }
+    }))
 }
 
 /// A path without symbolic links, as far as it exists.

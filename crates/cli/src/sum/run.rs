@@ -96,7 +96,7 @@ pub(super) fn hash(
         None => None,
     };
     let seen = Seen::all(verdict.roots.clone(), session);
-    if let Some(not_same) = same::check(seen, arguments.ranks.assume_same, session)? {
+    if let Some(not_same) = same::check(seen, None, arguments.ranks.assume_same, session)? {
         if session.is_first() {
             let hint = not_same.hint("PATH must be the same file system, at the same place,");
             complain(&format!("PATH is not the same on all ranks: {}", not_same.what), Some(&hint));

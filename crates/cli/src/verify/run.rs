@@ -122,7 +122,7 @@ pub(super) fn compare(
     };
     let roots = [&arguments.source, &arguments.target].map(|root| root.as_bytes().to_vec());
     let seen = Seen::all(roots.to_vec(), session);
-    if let Some(not_same) = same::check(seen, arguments.ranks.assume_same, session)? {
+    if let Some(not_same) = same::check(seen, None, arguments.ranks.assume_same, session)? {
         if let Some(prepared) = prepared {
             prepared.abandon();
             let hint =

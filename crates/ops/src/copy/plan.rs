@@ -3,6 +3,7 @@
 
 pub(crate) mod beside;
 pub(crate) mod listed;
+pub(crate) mod marker;
 pub(crate) mod rehearsal;
 pub(crate) mod repair;
 pub(crate) mod roots;
