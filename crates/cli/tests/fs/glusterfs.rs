@@ -6,6 +6,9 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use atta_mounts::{MountTable, SystemProbes, resolved};
+use atta_runtime::{Limits, Session, Stop};
+use atta_status::{Answer, Detail, Options, Status, SystemLooks, inspect};
 use atta_testkit::lock::Lock;
 use atta_testkit::scratch::Scratch;
 use atta_testkit::{skip, trees};
@@ -91,6 +94,51 @@ fn a_parallel_file_system_is_walked_as_find_walks_it() {
     what_one_client_changes_the_other_walks(&one, &two);
     a_vanished_directory_is_a_failed_entry_or_none(&one, &two);
     volume.stop();
+}
+
+// The clients mount the volume from two addresses of its server, of which no host knows that they are one.
+#[test]
+fn two_clients_of_one_volume_see_one_file() {
+    let test = "two_clients_of_one_volume_see_one_file";
+    let _lock = Lock::for_mounts().expect("take the lock of mounts");
+    let volume = match Volume::start() {
+        Ok(volume) => volume,
+        Err(why) => return skip::skipped(test, &why),
+    };
+    let clients = ["one", "two"].map(|name| volume.client(name));
+    std::fs::write(clients[0].join("file"), "content").unwrap();
+    std::fs::write(clients[0].join("other"), "content").unwrap();
+    let ask = |names: [&str; 2]| {
+        let paths = [clients[0].join(names[0]), clients[1].join(names[1])];
+        on_two_ranks(|rank, session| {
+            let table = MountTable::read(&SystemProbes::new().unwrap()).unwrap();
+            let status = Status::join(session, &table, Options::default()).unwrap();
+            let path = resolved(bytes_of(paths[rank].to_str().unwrap()).as_slice()).unwrap();
+            let found = inspect(&status, session, &path, (&SystemLooks, Detail::Names)).unwrap();
+            (found.distribution.is_unique(), found.is_unique(), found.is_consistent())
+        })
+    };
+    assert_eq!(ask(["file", "file"]), (Answer::Unknown, Answer::Yes, Answer::Yes));
+    assert_eq!(ask(["file", "other"]).1, Answer::No);
+    volume.stop();
+}
+
+/// What the first of two ranks returns, which are threads.
+fn on_two_ranks<T: Send>(run: impl Fn(usize, &mut Session<'_>) -> T + Sync) -> T {
+    std::thread::scope(|scope| {
+        let run = &run;
+        let ranks = atta_fabric::in_process(2).into_iter().enumerate().map(|(rank, mut endpoint)| {
+            scope.spawn(move || {
+                let joined = Session::join(&mut endpoint, "test", Stop::new(), Limits::default());
+                let mut session = joined.unwrap().unwrap();
+                let value = run(rank, &mut session);
+                session.close((), |(), ()| ()).unwrap();
+                value
+            })
+        });
+        let ranks: Vec<_> = ranks.collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).next().unwrap()
+    })
 }
 
 /// Kind, mode, owner, links, size, blocks, inode, time and path; and the walk's own counts.

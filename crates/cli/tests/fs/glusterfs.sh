@@ -11,8 +11,9 @@
 set -euo pipefail
 
 dir=${1:?usage: unshare --net glusterfs.sh DIR}
-# From the block for documentation (RFC 5737): no machine has it.
+# From the block for documentation (RFC 5737): no machine has them. The clients name the server by one of them each.
 address=192.0.2.7
+other_address=192.0.2.8
 volume=tests
 
 lack() {
@@ -82,6 +83,7 @@ check_needs() {
     [ -z "$(ip -o -4 addr show)" ] || lack "not in a network namespace of its own"
   fi
   ip link set lo up || lack "no network namespace available"
+  ip addr add "$other_address/32" dev lo || lack "no address in the network namespace"
   ip addr add "$address/32" dev lo || lack "no address in the network namespace"
 }
 
@@ -94,7 +96,6 @@ volume management
     option run-directory $dir/run
     option glusterd-sockfile $dir/glusterd.socket
     option transport-type socket
-    option transport.socket.bind-address $address
     option transport.address-family inet
     option base-port 49152
     option max-port 49200
@@ -115,9 +116,10 @@ VOLUME
   client_of_glusterd volume start "$volume" >/dev/null
 }
 
+# start_client NAME ADDRESS
 start_client() {
   # What one client changes the other sees at once: no attributes or names are kept.
-  glusterfs --volfile-server="$address" --volfile-id="$volume" --log-file="$dir/log/$1.log" \
+  glusterfs --volfile-server="$2" --volfile-id="$volume" --log-file="$dir/log/$1.log" \
     --attribute-timeout=0 --entry-timeout=0 "$dir/$1"
   await mountpoint -q "$dir/$1"
   # Mounted is not connected: the first look at the root says that the bricks answer.
@@ -130,8 +132,8 @@ main() {
   trap 'exit 143' TERM
   trap 'exit 130' INT
   start_server
-  start_client one
-  start_client two
+  start_client one "$address"
+  start_client two "$other_address"
   echo ready
   # Until the end of standard input; in the background, so that a signal is heard while it waits.
   cat <&0 >/dev/null &
