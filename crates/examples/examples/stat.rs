@@ -168,9 +168,7 @@ fn run(endpoint: &mut dyn Endpoint) -> Result<Row, Failure> {
     check(&phases, &direct.0, &multicast.0)?;
     let opens =
         |all: &[Seen]| [0..1, 1..4].map(|range| all[range].iter().map(|seen| opened(&seen.counts)).sum());
-    let text =
-        (rank == 0 && [SHOWN, RANKS[0]].contains(&tree.ranks)).then(|| text(tree, &phases, &multicast.0));
-    let text = text.filter(|_| tree.ranks == SHOWN);
+    let text = (rank == 0 && tree.ranks == SHOWN).then(|| text(tree, &phases, &multicast.0));
     Ok(Row { tree, direct: opens(&direct.0), multicast: opens(&multicast.0), text })
 }
 

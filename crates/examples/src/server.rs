@@ -138,9 +138,9 @@ impl<'s> Server<'s> {
     fn serve(&mut self) -> Result<(), Failure> {
         let Some(Received { from, message }) = self.lane.receive()? else {
             if self.is_woken {
-                thread::park_timeout(WAIT_MAX)
+                thread::park_timeout(WAIT_MAX);
             } else {
-                thread::sleep(POLL)
+                thread::sleep(POLL);
             }
             return Ok(());
         };
@@ -151,7 +151,7 @@ impl<'s> Server<'s> {
             }
             Some(Message::Answer { path, file }) => {
                 self.traffic.answers += 1;
-                self.store(path, file)
+                self.store(&path, &file)
             }
             Some(Message::Done) => {
                 self.done += 1;
@@ -173,7 +173,7 @@ impl<'s> Server<'s> {
             }
             Step::Open => {
                 let file = self.reader.read(path);
-                self.store(path.to_vec(), file)
+                self.store(path, &file)
             }
             Step::Ask(parent) => self.send(parent, &Message::Request { path: path.to_vec() }),
             Step::Wait => Ok(()),
@@ -181,9 +181,9 @@ impl<'s> Server<'s> {
     }
 
     /// Keeps a file, and passes it on to those who asked.
-    fn store(&mut self, path: Vec<u8>, file: File) -> Result<(), Failure> {
-        for rank in self.cache.store(path.clone(), file.clone()) {
-            self.answer(rank, &path, file.clone())?;
+    fn store(&mut self, path: &[u8], file: &File) -> Result<(), Failure> {
+        for rank in self.cache.store(path.to_vec(), file.clone()) {
+            self.answer(rank, path, file.clone())?;
         }
         Ok(())
     }
