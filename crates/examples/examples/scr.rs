@@ -49,7 +49,7 @@ fn mounts(host: u32) -> [(&'static str, String); 4] {
     ]
 }
 
-/// A job that writes checkpoints, and what must come of it.
+/// A job that writes checkpoints, and the expected result.
 struct Job {
     bytes_each: u64,
     distribution: Option<DistributionRequirement>,

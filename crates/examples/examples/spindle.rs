@@ -195,11 +195,11 @@ fn check(alone: &Counts, served: &Counts, answers: &[u64]) -> Result<(), Failure
     };
     expect("calls without servers", alone, &expected(false))?;
     expect("calls with servers", served, &expected(true))?;
-    // 21 names of the compiler, 11 of the project, 19 of the packages: each of them comes once to each server, though four processes ask. Rank 0
+    // 21 names of the compiler, 11 of the project, 19 of the packages: each server receives each of them once, though four processes ask. Rank 0
     // is the root for all of them, rank 1 for the packages of the second server.
-    let mut comes = vec![21 + 11 + 19; RANKS as usize];
-    (comes[0], comes[1]) = (0, 21 + 11);
-    expect("answers that servers received", &answers.to_vec(), &comes)
+    let mut expected = vec![21 + 11 + 19; RANKS as usize];
+    (expected[0], expected[1]) = (0, 21 + 11);
+    expect("answers that servers received", &answers.to_vec(), &expected)
 }
 
 fn text(site: &Site, map: &MountMap, alone: &Counts, served: &Counts) -> String {
