@@ -13,9 +13,11 @@
 //! ```
 //!
 //! The front end sends the contents only down paths to daemons that asked, and inner processes keep them. So a daemon that asks later costs no read, and
-//! no message above the process that has the file. In the paper the front end reads all files that are not well distributed. Here the lowest rank of each
-//! class does, as the front end may see another file under the path; the files of this program are unique, so that this rank is the front end. (Where all daemons need a file at one time, `atta_status::Sources` does the same with one
-//! collective call, in parts, for files of any size.)
+//! no message above the process that has the file.
+//!
+//! In the paper the front end reads all files that are not well distributed. Here the lowest rank of each class does, as the front end may see another
+//! file under the path; the files of this program are unique, so that this rank is the front end. Where all daemons need a file at one time,
+//! `atta_status::Sources` does the same with one collective call, in parts, for files of any size.
 //!
 //! ```text
 //! cargo run -p atta-examples --example stat
