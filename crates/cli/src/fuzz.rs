@@ -22,6 +22,7 @@ use crate::run::inject;
 use crate::run::logged::{self, RunOfJob};
 use crate::run::outcome::Outcome;
 use crate::run::parts::Gathered;
+use crate::run::same::Judged;
 use crate::run::share::Share;
 use crate::run::together::FromAll;
 use crate::sum::sink::FirstSide;
@@ -130,6 +131,7 @@ fn targets() -> Vec<Target> {
         of::<Share>("run/share.rs: Share", Share::default().encoded()),
         of::<RunOfJob>("run/logged.rs: RunOfJob", ([7_u8; 16], 300_u32, Some(3_u32), true).encoded()),
         of::<FromAll<Share>>("run/together.rs: FromAll", FromAll::<Share>::default().encoded()),
+        of::<Judged>("run/same.rs: Judged", (2_u8, 300_u64, true).encoded()),
         of::<RankReport>("walk/threads.rs: RankReport", ranked()),
         of::<RankTotals>("walk/totals.rs: RankTotals", RankTotals::default().encoded()),
         of::<sum::run::Verdict>("sum/run.rs: Verdict", sum::run::Verdict::default().encoded()),

@@ -70,6 +70,10 @@ fn locate(arguments: &WhereArguments, signals: &Signals, session: &mut Session<'
 
 /// Prints what was found; returns the exit code.
 fn report(arguments: &WhereArguments, signals: &Signals, session: &Session<'_>, gathered: &Gathered) -> u8 {
+    // What was interrupted has no answers.
+    if let Some(code) = signals.code() {
+        return code;
+    }
     if !session.is_first() {
         return exit::DONE;
     }
@@ -85,6 +89,5 @@ fn report(arguments: &WhereArguments, signals: &Signals, session: &Session<'_>, 
             row.notes().iter().for_each(|note| complain(note, None));
         }
     }
-    let worst = gathered.rows.iter().map(Row::code).max().unwrap_or(exit::DONE);
-    signals.code().unwrap_or(worst)
+    gathered.rows.iter().map(Row::code).max().unwrap_or(exit::DONE)
 }

@@ -52,7 +52,7 @@ pub use crate::metadata::not_kept::NotKept;
 pub use crate::refused::Refused;
 pub use options::{Existing, Fsync, Leftovers, Notice, Options, Outcome, Planned, Progress, Watch};
 pub use plan::beside::clean_command;
-pub use plan::marker::Marker;
+pub use plan::marker::{Marker, TargetPlace};
 pub use plan::rehearsal::DryRun;
 pub use plan::roots::parent_of;
 pub use results::Results;
@@ -344,12 +344,6 @@ impl<'a> Copy<'a> {
         let walk = &self.operation.target.options.walk;
         self.operation.links.set_later(walk.memory_bytes / PUT_OFF_PART, &walk.spill_directory);
         Ok(Self { starts: Box::new(rows.map(Seed::from)), ..self })
-    }
-
-    /// The inode of the target directory. It is the same on all ranks if they see the same file system.
-    #[must_use]
-    pub fn target_inode(&self) -> u64 {
-        self.operation.target.top.identity.1
     }
 
     /// Runs the copy in a session of one rank: see [`run`](fn@run).

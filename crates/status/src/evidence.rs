@@ -90,7 +90,8 @@ pub struct Sighting {
     pub evidence: Evidence,
     /// The space of its file system, or of that of the closest directory above. None: it cannot be asked.
     pub space: Option<Space>,
-    /// A hash of its kind, its inode, and when it was made or last changed: other files hardly have the same. None: it does not exist.
+    /// A hash of its kind, its inode, and when it was made or last changed: other files hardly have the same. None: it does not exist, or is the root
+    /// of a file system without birth times, which may give all roots one inode and no time.
     pub mark: Option<u64>,
 }
 
@@ -124,7 +125,7 @@ impl Looks for SystemLooks {
             Err(errno) => return Sighting::of(Evidence::Failed(errno)),
         };
         let evidence = evidence(path, &found, detail).unwrap_or_else(Evidence::Failed);
-        Sighting { evidence, space: space(path), mark: Some(mark(&found)) }
+        Sighting { evidence, space: space(path), mark: mark(&found) }
     }
 }
 
@@ -141,12 +142,15 @@ fn evidence(path: &[u8], found: &Metadata, detail: Detail) -> Result<Evidence, E
 }
 
 /// See [`Sighting::mark`].
-fn mark(found: &Metadata) -> u64 {
+fn mark(found: &Metadata) -> Option<u64> {
+    if found.btime.is_none() && found.inode <= 2 {
+        return None;
+    }
     let time = found.btime.unwrap_or(found.ctime);
     let text = (found.mode & !0o7777, found.inode, time.seconds, u64::from(time.nanoseconds)).encoded();
     let mut mark = [0; 8];
     mark.copy_from_slice(&blake3::hash(&text).as_bytes()[..8]);
-    u64::from_le_bytes(mark)
+    Some(u64::from_le_bytes(mark))
 }
 
 /// The digest of a directory's names and types, and of the contents of its files if these are read.

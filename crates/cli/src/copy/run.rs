@@ -363,12 +363,6 @@ impl<'a> FromOthers<'a> {
     }
 }
 
-/// What this rank sees of TARGET.
-fn target_of(copy: &Copy<'_>, setting: &Setting<'_>) -> Seen {
-    let fact = format!("TARGET goes to inode {}", copy.target_inode());
-    Seen { path: setting.target.clone(), fact, device: 0 }
-}
-
 /// Whether all ranks see the same and may start. If not, the first rank reports the reason; returns the exit code.
 fn may_go<'a>(
     prepared: Result<Copy<'a>, Refused>,
@@ -379,13 +373,16 @@ fn may_go<'a>(
     const MUST: &str = "SOURCE and TARGET must be the same file systems, at the same places,";
     let refused_here = prepared.as_ref().err().map(|refused| refused.what.clone()).unwrap_or_default();
     let differ = session.agree(vec![refused_here])?;
-    let differ = match differ.map(|differ| NotSame { what: differ.to_string(), may_be_same: false }) {
-        Some(differ) => Some(differ),
-        None => {
-            let target = prepared.as_ref().ok().map(|copy| (target_of(copy, setting), copy));
+    let may_look = refused.is_none() && prepared.as_ref().is_ok_and(|copy| copy.refused().is_none());
+    // A copy that is refused makes no file in TARGET.
+    let looks = session.broadcast(session.is_first().then_some(may_look && differ.is_none()))?;
+    let differ = match (differ.map(|differ| NotSame { what: differ.to_string(), may_be_same: false }), looks)
+    {
+        (None, true) => {
             let sources = Seen::all(setting.sources.clone(), session);
-            same::check(sources, target, setting.assumes_same(), session)?
+            same::check(sources, prepared.as_ref().ok(), setting.assumes_same(), session)?
         }
+        (differ, _) => differ,
     };
     let code = session.is_first().then(|| match (refused, &prepared, differ) {
         (Some(code), ..) => code,

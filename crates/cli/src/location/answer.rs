@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use atta_entry::{Code as _, choice};
 use atta_mounts::{MountTable, Probes as _, Silent, SystemProbes};
-use atta_status::{Detail, Looks as _, Rooms as _, SystemLooks, SystemRooms, measure};
+use atta_status::{Detail, Looks as _, NoRoom, Rooms as _, SystemLooks, SystemRooms, measure};
 
 use super::apart::hex;
 use crate::run::messages::exit;
@@ -50,6 +50,13 @@ choice!(Question {
     6 => Measure(directory),
 });
 
+impl Question {
+    /// Whether answering may take long although the file system answers.
+    pub(super) fn takes_long(&self) -> bool {
+        matches!(self, Self::Look(..) | Self::Measure(_))
+    }
+}
+
 /// The answer, as bytes: of which type, the question says.
 fn answered(question: Question) -> Vec<u8> {
     match question {
@@ -63,7 +70,7 @@ fn answered(question: Question) -> Vec<u8> {
         Question::Room(point, is_write_wanted) => {
             // Whoever asks has the time limit.
             let rooms = SystemRooms { wait_max: Duration::from_secs(3_600) };
-            rooms.rooms(&[point], is_write_wanted).encoded()
+            rooms.rooms(&[point], is_write_wanted).pop().unwrap_or(Err(NoRoom::NoAnswer)).encoded()
         }
         Question::Measure(directory) => measure(Path::new(OsStr::from_bytes(&directory))).encoded(),
         Question::Addresses(server) => {

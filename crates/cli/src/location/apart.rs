@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use atta_entry::Code;
+use atta_entry::{Code, Errno};
 use atta_mounts::{Host, Probes, SystemProbes};
 use atta_runtime::Stop;
 use atta_status::{Detail, Evidence, Looks, NoRoom, Room, Rooms, Sighting};
@@ -16,6 +16,8 @@ use super::answer::{Question, WORD};
 
 /// How often it is looked whether the process goes on, and whether this one is to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Processes that ask at once.
+const TOGETHER: usize = 32;
 /// Of this program, whatever is at its path now.
 const OWN_PROGRAM: &str = "/proc/self/exe";
 
@@ -27,24 +29,28 @@ pub(super) struct Apart {
 }
 
 impl Apart {
-    /// None: there was no answer in time, or the process could not be started or has failed.
+    /// An answer, if there is one.
     pub(super) fn ask<T: Code>(&self, question: &Question) -> Option<T> {
+        self.answer(question).ok()
+    }
+
+    /// An answer, or why there is none: no answer in time, or the error of starting the process.
+    pub(super) fn answer<T: Code>(&self, question: &Question) -> Result<T, Evidence> {
         let mut command = Command::new(OWN_PROGRAM);
         command.arg(WORD).arg(hex::encoded(&question.encoded()));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().ok()?;
-        let output = child.stdout.take()?;
-        match self.read(&child, output) {
-            Some(bytes) => {
-                // It has closed its output, so it ends.
-                let ended = child.wait().ok()?;
-                ended.success().then(|| T::decode_all(&bytes)).flatten()
-            }
-            None => {
-                let _ = child.kill();
-                None
-            }
-        }
+        let failed =
+            |error: &std::io::Error| Evidence::Failed(Errno(error.raw_os_error().unwrap_or(Errno::IO.0)));
+        let mut child = command.spawn().map_err(|error| failed(&error))?;
+        let output = child.stdout.take().ok_or(Evidence::Failed(Errno::IO))?;
+        let Some(bytes) = self.read(&child, output, question.takes_long()) else {
+            let _ = child.kill();
+            return Err(Evidence::NoAnswer);
+        };
+        // It has closed its output, so it ends.
+        let ended = child.wait().map_err(|error| failed(&error))?;
+        let decoded = if ended.success() { T::decode_all(&bytes) } else { None };
+        decoded.ok_or(Evidence::Failed(Errno::IO))
     }
 
     /// A path without symbolic links. As it is, if its file system does not answer.
@@ -53,14 +59,14 @@ impl Apart {
         found.flatten().unwrap_or_else(|| path.to_vec())
     }
 
-    /// All that the process writes. None: it makes no progress.
-    fn read(&self, child: &Child, mut output: ChildStdout) -> Option<Vec<u8>> {
+    /// All that the process writes. None: it makes no progress. `extends`: it has more time as long as it runs, as when it reads a file.
+    fn read(&self, child: &Child, mut output: ChildStdout, extends: bool) -> Option<Vec<u8>> {
         use std::io::Read as _;
         let (mut bytes, mut part) = (Vec::new(), [0; 4096]);
         let (mut since, mut ran) = (Instant::now(), None);
         while since.elapsed() < self.deadline && !self.stop.is_set() {
             if !is_readable(&output) {
-                let now = time_run(child.id());
+                let now = time_run(child.id()).filter(|_| extends);
                 if now != ran {
                     (since, ran) = (Instant::now(), now);
                 }
@@ -91,22 +97,26 @@ fn time_run(process: u32) -> Option<u64> {
 
 impl Looks for Apart {
     fn look(&self, path: &[u8], detail: Detail) -> Sighting {
-        self.ask(&Question::Look(path.to_vec(), detail)).unwrap_or(Sighting::of(Evidence::NoAnswer))
+        self.answer(&Question::Look(path.to_vec(), detail)).unwrap_or_else(Sighting::of)
     }
 }
 
 impl Rooms for Apart {
-    /// All at once: each may take until its deadline.
+    /// Many at once: each may take until its deadline.
     fn rooms(&self, points: &[Vec<u8>], is_write_wanted: bool) -> Vec<Result<Room, NoRoom>> {
-        let ask = |point: &Vec<u8>| {
-            let answer =
-                self.ask::<Vec<Result<Room, NoRoom>>>(&Question::Room(point.clone(), is_write_wanted));
-            answer.and_then(|mut rooms| rooms.pop()).unwrap_or(Err(NoRoom::NoAnswer))
+        let ask = |point: &Vec<u8>| match self.answer(&Question::Room(point.clone(), is_write_wanted)) {
+            Ok(room) => room,
+            Err(Evidence::Failed(errno)) => Err(NoRoom::Unreadable(errno)),
+            Err(_) => Err(NoRoom::NoAnswer),
         };
-        std::thread::scope(|scope| {
-            let asked: Vec<_> = points.iter().map(|point| scope.spawn(move || ask(point))).collect();
-            asked.into_iter().map(|each| each.join().unwrap_or(Err(NoRoom::NoAnswer))).collect()
-        })
+        let together = |points: &[Vec<u8>]| {
+            std::thread::scope(|scope| {
+                let asked: Vec<_> = points.iter().map(|point| scope.spawn(move || ask(point))).collect();
+                let answers = asked.into_iter().map(|each| each.join().unwrap_or(Err(NoRoom::NoAnswer)));
+                answers.collect::<Vec<_>>()
+            })
+        };
+        points.chunks(TOGETHER).flat_map(together).collect()
     }
 }
 

@@ -42,7 +42,12 @@ pub(super) fn find(
         Err(refused) => return Ok(Err(refused)),
     };
     let found = joined(ranked((arguments, need), &table, &apart, session))?;
-    Ok(found.map(|found| if session.is_first() { report(arguments, session, &found) } else { exit::DONE }))
+    // What was interrupted has no answers.
+    Ok(found.map(|found| match signals.code() {
+        Some(code) => code,
+        None if session.is_first() => report(arguments, session, &found),
+        None => exit::DONE,
+    }))
 }
 
 fn ranked(

@@ -36,6 +36,9 @@ pub(super) fn save(
     };
     let gathered = joined(gathered(&table, session))?;
     Ok(gathered.and_then(|(map, points)| {
+        if let Some(code) = signals.code() {
+            return Ok(code);
+        }
         if !session.is_first() {
             return Ok(exit::DONE);
         }

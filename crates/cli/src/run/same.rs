@@ -1,18 +1,25 @@
-//! Whether PATHs are the same on all ranks, before these share the work: the names of their file systems, and what each rank finds there. It
-//! prints nothing.
+//! Whether PATHs are the same on all ranks, before these share the work: the names of their file systems decide, and where these do not, what
+//! each rank finds there. It prints nothing.
+//!
+//! ```text
+//!   all ranks have as many PATHs ─▶ names of all mounts: MountMap ─▶ reduce: worst answer, facts ─▶ TARGET not known: a file in it
+//! ```
 
-use std::collections::hash_map::RandomState;
 use std::ffi::OsStr;
-use std::hash::{BuildHasher as _, Hasher as _};
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use atta_entry::{Metadata, escape, record};
 use atta_mounts::{Host, MountTable, Probes, SystemProbes, absolute, resolved};
-use atta_ops::copy::Copy;
+use atta_ops::copy::{Copy, TargetPlace};
 use atta_ops::walk;
 use atta_runtime::{RankError, Session};
-use atta_status::{Answer, Options, Sameness, Status, StatusError, sameness};
+use atta_status::{
+    Answer, Detail, Evidence, Looks as _, MountMap, Options, Sameness, Status, StatusError, SystemLooks,
+    sameness,
+};
 
 /// How long a file that another rank has made may stay unseen: clients cache directories.
 const SEEN_WITHIN: Duration = Duration::from_secs(5);
@@ -34,17 +41,36 @@ impl Seen {
 
     /// Looks at a PATH: inode and birth time, or the modification time if the file system has no birth time.
     fn at(path: Vec<u8>) -> Self {
-        let name = atta_entry::escape(&path);
+        let name = escape(&path);
         let (fact, device) = match walk::look_at(&path) {
             Ok(metadata) => {
                 let (how, time) = metadata.btime.map_or(("changed", metadata.mtime), |time| ("born", time));
                 let (seconds, nanoseconds) = (time.seconds, time.nanoseconds);
                 let what = format!("is inode {}, {how} at {seconds}.{nanoseconds:09}", metadata.inode);
-                (format!("{name} {what}"), metadata.device)
+                (format!("{name} {what}{}", names_of_root(&path, &metadata)), metadata.device)
             }
             Err(errno) => (format!("{name} fails: {errno}"), 0),
         };
         Self { path, fact, device }
+    }
+
+    fn of(place: &TargetPlace) -> Self {
+        let path = place.path.clone().unwrap_or_default();
+        Self { path, fact: format!("TARGET goes to inode {}", place.inode), device: 0 }
+    }
+}
+
+/// What distinguishes roots of which the rest says little: many FUSE file systems give theirs inode 1 and no times.
+fn names_of_root(path: &[u8], found: &Metadata) -> String {
+    if found.btime.is_some() || found.inode > 2 {
+        return String::new();
+    }
+    match SystemLooks.look(path, Detail::Names).evidence {
+        Evidence::Directory(Some(digest)) => {
+            let digits: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+            format!(", its names have the digest {digits}")
+        }
+        _ => String::new(),
     }
 }
 
@@ -57,19 +83,49 @@ pub(crate) struct NotSame {
 }
 
 impl NotSame {
-    fn of(found: Sameness, assumes: bool) -> Option<Self> {
-        let (differing, may_be_same) = match found {
-            Sameness::Different(differing) => (differing, false),
-            Sameness::Undecided(differing) if !assumes => (differing, true),
-            Sameness::Undecided(_) | Sameness::Same => return None,
-        };
-        Some(Self { what: differing.to_string(), may_be_same })
-    }
-
     /// What to do. `must`: what must be the same.
     pub(crate) fn hint(&self, must: &str) -> String {
         let otherwise = if self.may_be_same { "; if it is, add --assume-same" } else { "" };
         format!("{must} on all ranks{otherwise}")
+    }
+
+    fn different(what: String) -> Self {
+        Self { what, may_be_same: false }
+    }
+
+    fn undecided(what: String) -> Self {
+        Self { what, may_be_same: true }
+    }
+}
+
+/// What all ranks together say of a PATH.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Judged {
+    /// 0: names say that it is not one; 1: they do not decide; 2: they say that it is one.
+    names: u8,
+    /// A hash of what some rank finds.
+    fact: u64,
+    /// Others find something else.
+    differs: bool,
+}
+
+record!(Judged { names, fact, differs });
+
+impl Judged {
+    fn of(names: Answer, seen: &Seen) -> Self {
+        let names = match names {
+            Answer::No => 0,
+            Answer::Unknown => 1,
+            Answer::Yes => 2,
+        };
+        // All ranks have the same hasher.
+        let fact = BuildHasherDefault::<DefaultHasher>::default().hash_one(&seen.fact);
+        Self { names, fact, differs: false }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.names = self.names.min(other.names);
+        self.differs |= other.differs || self.fact != other.fact;
     }
 }
 
@@ -78,88 +134,160 @@ impl NotSame {
 /// taken for the same. A session of one rank need not look.
 pub(crate) fn check(
     seen: Vec<Seen>,
-    target: Option<(Seen, &Copy<'_>)>,
+    target: Option<&Copy<'_>>,
     assumes: bool,
     session: &mut Session<'_>,
 ) -> Result<Option<NotSame>, RankError> {
     if session.seat().ranks == 1 {
         return Ok(None);
     }
-    let table = SystemProbes::new().map_err(|errno| format!("cannot read the boot ID: {errno}"));
-    let table = table
-        .and_then(|system| MountTable::read(&OfKernel(system)).map_err(|error| format!("cannot {error}")));
-    let unread = session.agree(vec![table.as_ref().err().cloned().unwrap_or_default()])?;
-    let table = match (table, unread) {
-        (Ok(table), None) => table,
-        // All of them say the same, or one of them.
-        (table, differ) => {
-            let what = differ.map(|differ| differ.to_string()).or(table.err()).unwrap_or_default();
-            return Ok(Some(NotSame { what, may_be_same: false }));
-        }
-    };
-    match judged(&table, (seen, target), assumes, session) {
-        Ok(not_same) => Ok(not_same),
-        Err(StatusError::Collective(error)) => Err(error),
-        Err(error) => Ok(Some(NotSame { what: error.to_string(), may_be_same: false })),
+    let places = target.map_or(Ok(Vec::new()), Copy::target_places);
+    if let Some(differ) = session.agree(steps(&seen, &places, assumes))? {
+        return Ok(Some(NotSame::different(differ.to_string())));
     }
-}
-
-fn judged(
-    table: &MountTable,
-    (seen, target): (Vec<Seen>, Option<(Seen, &Copy<'_>)>),
-    assumes: bool,
-    session: &mut Session<'_>,
-) -> Result<Option<NotSame>, StatusError<RankError>> {
-    let status = Status::join(session, table, Options::default())?;
-    for Seen { path, fact, .. } in seen {
-        let found = sameness(&status, session, &without_links(&path), fact)?;
-        if let Some(not_same) = NotSame::of(found, assumes) {
+    let places = match places {
+        Ok(places) => places,
+        Err(errno) => return Ok(Some(NotSame::different(format!("TARGET cannot be looked at: {errno}")))),
+    };
+    let sources = seen.len();
+    let seen: Vec<Seen> = seen.into_iter().chain(places.iter().map(Seen::of)).collect();
+    // Where one rank has no table, what they find decides alone.
+    let table = SystemProbes::new().ok().and_then(|system| MountTable::read(&OfKernel(system)).ok());
+    let is_read = session.all_reduce(table.is_some(), |all, more| *all &= more)?;
+    let result = compare((&seen, sources), table.as_ref().filter(|_| is_read), assumes, session);
+    let doubtful = match result {
+        Ok(Ok(doubtful)) => doubtful,
+        Ok(Err(not_same)) => return Ok(Some(not_same)),
+        Err(StatusError::Collective(error)) => return Err(error),
+        Err(error) => return Ok(Some(NotSame::undecided(error.to_string()))),
+    };
+    for at in doubtful {
+        let Some((copy, place)) = target.zip(places.get(at)) else { continue };
+        if let Some(not_same) = marked(copy, place, assumes, session)? {
             return Ok(Some(not_same));
         }
     }
-    let Some((Seen { path, fact, .. }, copy)) = target else { return Ok(None) };
-    let path = without_links(&path);
-    let is_known = status.is_unique(session, &path)? == Answer::Yes;
-    match sameness(&status, session, &path, fact)? {
-        Sameness::Same if is_known => Ok(None),
-        found @ Sameness::Different(_) => Ok(NotSame::of(found, assumes)),
-        found @ (Sameness::Same | Sameness::Undecided(_)) => Ok(marked(found, copy, assumes, session)?),
+    Ok(None)
+}
+
+/// What has to be equal so that ranks take the same steps.
+fn steps(seen: &[Seen], places: &Result<Vec<TargetPlace>, atta_entry::Errno>, assumes: bool) -> Vec<String> {
+    let given = if assumes { "has --assume-same" } else { "has no --assume-same" };
+    let places = match places {
+        Ok(places) => {
+            places.iter().map(|place| format!("TARGET has a mount '{}'", escape(&place.name))).collect()
+        }
+        Err(errno) => vec![format!("TARGET cannot be looked at: {errno}")],
+    };
+    let paths = seen.iter().map(|seen| format!("a PATH is {}", escape(&seen.path)));
+    [given.to_owned()].into_iter().chain(paths).chain(places).collect()
+}
+
+/// Compares names and facts. Returns the places of TARGET that these do not decide.
+fn compare(
+    (seen, sources): (&[Seen], usize),
+    table: Option<&MountTable>,
+    assumes: bool,
+    session: &mut Session<'_>,
+) -> Result<Result<Vec<usize>, NotSame>, StatusError<RankError>> {
+    let status = match table {
+        Some(table) => Some(Status::join(session, table, Options::default())?),
+        None => None,
+    };
+    let map = match &status {
+        Some(status) => Some(MountMap::build(status, session)?),
+        None => None,
+    };
+    let paths: Vec<Vec<u8>> = seen.iter().map(|seen| name_of(&seen.path)).collect();
+    let names = |path: &Vec<u8>| map.as_ref().map_or(Answer::Unknown, |map| map.is_unique(path));
+    let own: Vec<_> = paths.iter().zip(seen).map(|(path, seen)| Judged::of(names(path), seen)).collect();
+    let judged = session.all_reduce(own, |all, more| {
+        all.iter_mut().zip(more).for_each(|(all, more)| all.merge(more));
+    })?;
+    let mut doubtful = Vec::new();
+    for (at, Judged { names, differs, .. }) in judged.into_iter().enumerate() {
+        let is_target = at >= sources;
+        match names {
+            0 => {
+                let what = witnesses(status.as_ref(), session, &paths[at], &seen[at])?;
+                return Ok(Err(NotSame::different(what)));
+            }
+            2 if !differs => {}
+            _ if is_target => doubtful.push(at - sources),
+            _ if differs && !assumes => {
+                let what = witnesses(status.as_ref(), session, &paths[at], &seen[at])?;
+                return Ok(Err(NotSame::undecided(what)));
+            }
+            _ => {}
+        }
     }
+    Ok(Ok(doubtful))
+}
+
+/// Two ranks that do not see the same, and what they see.
+fn witnesses(
+    status: Option<&Status<'_>>,
+    session: &mut Session<'_>,
+    path: &[u8],
+    seen: &Seen,
+) -> Result<String, StatusError<RankError>> {
+    let Some(status) = status else {
+        let differ = session.agree(vec![seen.fact.clone()])?;
+        return Ok(differ.map(|differ| differ.to_string()).unwrap_or_default());
+    };
+    Ok(match sameness(status, session, path, seen.fact.clone())? {
+        Sameness::Different(differing) | Sameness::Undecided(differing) => differing.to_string(),
+        Sameness::Same => format!("{}: ranks reach it by other paths", seen.fact),
+    })
 }
 
 /// Whether all ranks see a file that the first one makes.
 fn marked(
-    found: Sameness,
     copy: &Copy<'_>,
+    place: &TargetPlace,
     assumes: bool,
     session: &mut Session<'_>,
 ) -> Result<Option<NotSame>, RankError> {
-    let number = RandomState::new().build_hasher().finish();
-    let marker = if session.is_first() { copy.mark_target(number).ok() } else { None };
-    let number = session.is_first().then(|| marker.as_ref().map(|_| number));
-    let Some(number) = session.broadcast(number)? else { return Ok(NotSame::of(found, assumes)) };
+    let marker = session.is_first().then(|| copy.mark(place));
+    let name = marker.as_ref().map(|marker| match marker {
+        Ok(marker) => Ok(marker.name().to_vec()),
+        Err(errno) => Err(*errno),
+    });
+    let name = match session.broadcast(name)? {
+        Ok(name) => name,
+        Err(_) if assumes => return Ok(None),
+        Err(errno) => {
+            let what = format!("rank 0 cannot make a file in the target directory to try it: {errno}");
+            return Ok(Some(NotSame::undecided(what)));
+        }
+    };
     let begun = Instant::now();
-    while !copy.sees_marker(number) && begun.elapsed() < SEEN_WITHIN {
+    while !place.sees(&name) && begun.elapsed() < SEEN_WITHIN {
         std::thread::sleep(SEEN_WITHIN / 50);
     }
-    let blind = (!copy.sees_marker(number)).then(|| session.seat().rank);
+    let host = String::from_utf8_lossy(rustix::system::uname().nodename().to_bytes()).into_owned();
+    let blind = (!place.sees(&name)).then(|| (session.seat().rank, host));
     let blind = session.all_reduce(blind, |all, more| *all = all.take().into_iter().chain(more).min())?;
-    Ok(blind.map(|rank| {
-        let what = format!("rank {rank} does not see a file that rank 0 has made in the target directory");
-        NotSame { what, may_be_same: false }
+    Ok(blind.filter(|_| !assumes).map(|(rank, host)| {
+        let host = escape(host.as_bytes());
+        let what =
+            format!("rank {rank} ({host}) does not see a file that rank 0 has made in the target directory");
+        NotSame::undecided(what)
     }))
 }
 
-/// A path without symbolic links, as far as it exists.
-fn without_links(path: &[u8]) -> Vec<u8> {
+/// The path to be named: the last name is followed if commands follow it, which is with a slash at the end.
+fn name_of(path: &[u8]) -> Vec<u8> {
     let given = Path::new(OsStr::from_bytes(path));
-    let in_parent = || {
-        let parent = given.parent().map(|parent| parent.as_os_str().as_bytes())?;
-        let parent = resolved(if parent.is_empty() { b"." } else { parent }).ok()?;
-        Some([&parent[..], b"/", given.file_name()?.as_bytes()].concat())
+    let bytes = |path: &Path| path.as_os_str().as_bytes().to_vec();
+    let found = match (given.file_name(), given.parent()) {
+        (Some(name), Some(parent)) if !path.ends_with(b"/") && !path.ends_with(b"/.") => {
+            let parent = if parent.as_os_str().is_empty() { b".".to_vec() } else { bytes(parent) };
+            resolved(&parent).map(|parent| [&parent[..], b"/", name.as_bytes()].concat())
+        }
+        _ => resolved(path),
     };
-    let found = resolved(path).ok().or_else(in_parent);
-    found.unwrap_or_else(|| absolute(path).map_or_else(|_| path.to_vec(), std::borrow::Cow::into_owned))
+    found.unwrap_or_else(|_| absolute(path).map_or_else(|_| path.to_vec(), std::borrow::Cow::into_owned))
 }
 
 /// Answers of the kernel alone. Servers and resolvers are not asked: names that only they know stay unknown, and what ranks find decides.

@@ -1,6 +1,7 @@
 //! Ranks of several hosts that do not see the same are refused, also where inodes are equal: each host has its own file system there.
 
 use std::path::Path;
+use std::process::Stdio;
 use std::time::Duration;
 
 use atta_testkit::hosts::Hosts;
@@ -69,11 +70,38 @@ fn target_that_names_do_not_identify_is_tried() {
             let output = mpi::alone(&mut command);
             let said = text(&output.stderr);
             expect_code(&output, code, &format!("{}: {said}", mpi.version));
-            let what = "rank 2 does not see a file that rank 0 has made in the target directory";
+            let what = "rank 2 (atta2) does not see a file that rank 0 has made in the target directory";
             assert_eq!(said.contains(what), code == 4, "{}: {said}", mpi.version);
+            assert_eq!(
+                said.contains("; if it is, add --assume-same\n"),
+                code == 4,
+                "{}: {said}",
+                mpi.version
+            );
         }
         let left = std::fs::read_dir(&one).unwrap().chain(std::fs::read_dir(&other).unwrap());
         let left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["source"], "no marker is left");
+    }
+}
+
+// As with a glob that each host expands.
+#[test]
+fn ranks_with_other_paths_are_refused() {
+    let test = "ranks_with_other_paths_are_refused";
+    let scratch = crate::support::scratch("mpi-other-paths");
+    let [one, two] = ["one", "two"].map(|name| make_directory(scratch.join(name)));
+    for mpi in mpis(test) {
+        let mut command = mpi.launch(3, Some(&mpi.plugin));
+        let script =
+            "[ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 1 ] && set -- \"$1\"; exec \"$ATTA\" walk \"$@\"";
+        command.args(["sh", "-c", script, "sh"]).args([&one, &two]);
+        command.env("ATTA", env!("CARGO_BIN_EXE_atta")).stdin(Stdio::null());
+        let output = mpi::alone(&mut command);
+        expect_code(&output, 4, &mpi.version);
+        let said = text(&output.stderr);
+        let what = "PATH is not the same on all ranks: on rank 0 a PATH is ";
+        assert_eq!(said.matches(what).count(), 1, "{}: {said}", mpi.version);
+        assert!(said.contains("/two; on rank 1 nothing more"), "{}: {said}", mpi.version);
     }
 }
