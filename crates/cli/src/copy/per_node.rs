@@ -69,7 +69,7 @@ pub(super) fn run(
         let (code, error) = on_node(on.name(), || session.within(on.members(), copy));
         let is_first = on.members().first() == Some(&session.seat().rank);
         let own = code.map(|code| Vec::from_iter(is_first.then(|| on.come_to(code, error))))?;
-        session.close(own, |all, more| all.extend(more))
+        session.close(own, Vec::extend)
     });
     let closed = closed.inspect_err(|_| {
         if let Err(fatal) = failures.flush() {

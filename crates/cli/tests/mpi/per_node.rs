@@ -59,6 +59,13 @@ fn copy(test: &str, mpi: &Mpi, hosts: &Hosts, arguments: &[&str]) -> Option<Outp
     Some(mpi::alone(&mut command))
 }
 
+/// The same with one rank on each host.
+fn copy_alone(mpi: &Mpi, hosts: &Hosts, arguments: &[&str]) -> Output {
+    let mut launch = mpi.launch_on(hosts, 1, Some(&mpi.plugin)).unwrap();
+    launch.arg(env!("CARGO_BIN_EXE_atta")).args(["copy", "--per-node", "--json"]).args(arguments);
+    mpi::alone(launch.stdin(Stdio::null()))
+}
+
 fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -121,6 +128,11 @@ fn per_node_copies_go_to_their_own_directories() {
         expect_code(&again, 0, "again");
         assert_eq!(json(&again)["skipped"], 12, "{:#}", json(&again));
         (0..3).for_each(|host| assert_copied(&target, host, 3 + host));
+        let target = places.shared.join(format!("alone-{number}"));
+        let output = copy_alone(mpi, &hosts, &[&source, target.to_str().unwrap()]);
+        expect_code(&output, 0, &mpi.version);
+        assert_eq!((&json(&output)["files"], &json(&output)["ranks"]), (&12.into(), &3.into()));
+        (0..3).for_each(|host| assert_copied(&target, host, 3 + host));
     }
 }
 
@@ -170,7 +182,9 @@ fn per_node_failures_have_the_name_of_their_node() {
         let row: Value = serde_json::from_slice(&fs::read(&errors).unwrap()).unwrap();
         assert_eq!(row["node"], "atta3", "{row:#}");
         let summary = json(&output);
-        assert_eq!((&summary["files"], &summary["failed"]), (&5.into(), &1.into()));
+        let failed = |summary: &Value| summary["failed"].as_u64();
+        let nodes = summary["nodes"].as_array().unwrap().iter().map(|node| failed(&node["summary"]));
+        assert_eq!((failed(&summary), nodes.collect::<Vec<_>>()), (Some(1), [0, 0, 1].map(Some).to_vec()));
         (0..2).for_each(|host| assert_copied(&target, host, 2));
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
+use atta_ops::copy::Leftovers;
 use serde_json::{Value, json};
 
 use crate::copy::arguments::CopyArguments;
@@ -10,6 +11,7 @@ use crate::copy::end::Ended;
 use crate::copy::part::Part;
 use crate::copy::summary::{summary, words};
 use crate::run::failures::Failures;
+use crate::run::fatal::Fatal;
 use crate::run::messages::exit;
 
 /// Most characters of an error that a node sends: paths have no limit of their own.
@@ -86,7 +88,7 @@ impl OnNode {
     /// Keeps what the copy has come to, on the first rank of the node; returns the exit code.
     pub(crate) fn end(&self, arguments: &CopyArguments, part: Part, ended: Ended<'_>) -> u8 {
         let (code, is_interrupted, outcome) = (ended.code(), ended.interrupted.is_some(), ended.outcome);
-        let code = ended.fatal.map_or(code, |fatal| fatal.report());
+        let code = ended.fatal.map_or(code, Fatal::report);
         let end = NodeEnd {
             name: self.name.clone(),
             ranks: self.members.clone(),
@@ -95,7 +97,7 @@ impl OnNode {
             error: None,
             json: summary(arguments, outcome, is_interrupted).to_string(),
             text: words(arguments, outcome, is_interrupted),
-            left: outcome.leftovers.as_ref().map(|left| left.command()),
+            left: outcome.leftovers.as_ref().map(Leftovers::command),
         };
         *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(end);
         code
