@@ -4,15 +4,19 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
 use atta_testkit::hosts::Hosts;
+use atta_testkit::lock::Lock;
 use atta_testkit::mpi::{self, Mpi};
 use atta_testkit::scratch::Scratch;
 use atta_testkit::skip::skipped;
+use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::resume::signal;
 use crate::support::{make_directory, scratch};
-use crate::{expect_code, mpis, program_on, text, three_hosts};
+use crate::{descendants, expect_code, mpis, program_on, rank_of, text, three_hosts, walks};
 
 const HOSTS: [&str; 3] = ["atta1", "atta2", "atta3"];
 
@@ -237,5 +241,53 @@ fn per_node_copy_needs_names_that_differ() {
         let said = text(&output.stderr);
         assert_eq!(said.matches("ranks 2 and 4 are on nodes of one name: twin").count(), 1, "{said}");
         assert!(!target.exists(), "{}", mpi.version);
+    }
+}
+
+#[test]
+fn signal_to_one_rank_ends_all_nodes() {
+    let test = "signal_to_one_rank_ends_all_nodes";
+    let Some(hosts) = three_hosts(test) else { return };
+    let places = places(&hosts, "mpi-per-node-signal");
+    for host in 0..3 {
+        source_on(&hosts, host, &places, 1);
+        on_host(&hosts, host, &["truncate", "-s", "0", &format!("{}/run/f0", places.local)]);
+        let large = format!("head -c 1000000 /dev/zero > {}/run/large", places.local);
+        on_host(&hosts, host, &["sh", "-c", &large]);
+    }
+    let source = format!("{}/run", places.local);
+    for (number, mpi) in mpis(test).iter().enumerate() {
+        let target = places.shared.join(format!("target-{number}"));
+        // It would take many minutes.
+        let words = ["--per-node", "--json", "--bandwidth", "1000", &source, target.to_str().unwrap()];
+        let Some(mut command) = program_on(mpi, &hosts, "copy", &words) else {
+            skipped(test, &format!("no way to launch on several hosts with {}", mpi.version));
+            continue;
+        };
+        let _lock = Lock::acquire("mpi").unwrap();
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        let ranks = loop {
+            let ranks: Vec<_> = descendants(child.id()).into_iter().filter(|id| walks(*id)).collect();
+            if ranks.len() == 6 {
+                break ranks;
+            }
+            if Instant::now() > until {
+                signal(i32::try_from(child.id()).unwrap(), Signal::TERM);
+                panic!("these ranks copy: {ranks:?}");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let last = ranks.into_iter().find(|id| rank_of(*id) == 5).unwrap();
+        signal(last, Signal::TERM);
+        let output = child.wait_with_output().unwrap();
+        expect_code(&output, 143, &mpi.version);
+        let summary = json(&output);
+        let codes = summary["nodes"].as_array().unwrap().iter().map(|node| node["exit_code"].as_u64());
+        assert_eq!((&summary["interrupted"], codes.collect()), (&true.into(), vec![Some(143); 3]));
+        assert!(text(&output.stderr).contains("copy the rest with: "), "{}", text(&output.stderr));
+        for host in HOSTS {
+            assert!(names(&target.join(host).join("run")).is_subset(&["f0".to_owned()].into()));
+        }
     }
 }

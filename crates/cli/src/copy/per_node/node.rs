@@ -162,7 +162,7 @@ mod tests {
         let nodes = [one, on("b\n").come_to(exit::FATAL, Some("why".to_owned()))];
         let mut text = String::new();
         lines(&nodes, &mut text);
-        assert_eq!(text, "a: 1 file copied\n  not copied: 1 entry\nb\\x0a: nothing copied: why\n");
+        assert_eq!(text, "a: 1 file copied\n  not copied: 1 entry\nb\\n: nothing copied: why\n");
         let expected = json!([
             {"node": "a", "ranks": [2, 3], "exit_code": 3, "error": null, "summary": {"files": 1}},
             {"node": "b\n", "ranks": [2, 3], "exit_code": 4, "error": "why", "summary": null},
