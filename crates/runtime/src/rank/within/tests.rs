@@ -128,10 +128,10 @@ fn request_to_end_reaches_all_groups() {
 #[test]
 fn rank_that_cannot_continue_ends_all_groups() {
     const FAILING: u32 = 3;
+    let all_have_joined = Barrier::new(HOSTS.len());
     let ended = on_threads(in_process_on_hosts(&HOSTS), |endpoint| {
-        // All ranks may have been ended before this one has joined.
-        let joined = Session::join(endpoint, "test", Stop::new(), Limits::default());
-        let Ok(Ok(mut session)) = joined else { return String::new() };
+        let mut session = join(endpoint);
+        all_have_joined.wait();
         let (rank, members, stop) = (session.seat().rank, session.neighbours().to_vec(), session.stop());
         let ended = session.within(&members, |inner| match rank {
             FAILING => Err(RankError::Stuck("no disk")),
