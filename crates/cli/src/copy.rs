@@ -11,6 +11,7 @@ mod notices;
 mod owners;
 mod pace;
 pub(crate) mod part;
+pub(crate) mod per_node;
 mod plans;
 mod rehearse;
 mod reporter;
@@ -40,5 +41,8 @@ pub(crate) fn run(arguments: &CopyArguments, signals: &Signals, launcher: Option
     let reads_once = arguments.list().is_some();
     let given =
         Given { launcher, schedule: &arguments.ranks, signals, give_up: GIVE_UP, printing, reads_once };
-    session::run(&given, arguments, |arguments, session| run::run(arguments, signals, session))
+    session::run(&given, arguments, |arguments, session| match arguments.per_node {
+        true => per_node::run(arguments, signals, session),
+        false => run::run(arguments, signals, None, session),
+    })
 }

@@ -12,6 +12,7 @@ use atta_testkit::fuzz::Target;
 
 use crate::copy::logged::Begins;
 use crate::copy::part::Part;
+use crate::copy::per_node::NodeEnd;
 use crate::copy::setting::Begun;
 use crate::launch::host_file::HostFile;
 use crate::launch::host_list::HostList;
@@ -56,6 +57,12 @@ fn copied() -> Vec<u8> {
     let ranks = vec![CopyRankReport::default(), CopyRankReport::default()].encoded();
     let end = ((Duration::from_secs(1), 4_usize, 130_u8), (true, true, Some("why".to_owned()))).encoded();
     [copy::Totals::default().encoded(), Report::default().encoded(), ranks, signature, end].concat()
+}
+
+fn node_end() -> Vec<u8> {
+    let (node, text) = (("node1".to_owned(), vec![1_u32, 300], 3_u8), ("{}".to_owned(), "1 file".to_owned()));
+    let end = (Some("why".to_owned()), text).encoded();
+    [node.encoded(), vec![1], copied(), end, Some("atta clean a".to_owned()).encoded()].concat()
 }
 
 fn begun() -> Vec<u8> {
@@ -141,6 +148,7 @@ fn targets() -> Vec<Target> {
         of::<Refusal>("verify/run.rs: Refusal", refusal.encoded()),
         of::<Compared>("verify/totals.rs: Compared", compared()),
         of::<Part>("copy/part.rs: Part", copied()),
+        of::<NodeEnd>("copy/per_node/node.rs: NodeEnd", node_end()),
         of::<Begun>("copy/setting.rs: Begun", begun()),
         rows::<Question>("location/answer.rs: Question", &questions()),
         of::<Begins>("copy/logged.rs: Begins", Begins::Unlogged.encoded()),

@@ -15,4 +15,5 @@ pub(crate) mod outbox;
 pub(crate) mod relay;
 pub(crate) mod session;
 pub(crate) mod wait;
+pub(crate) mod within;
 pub(crate) mod writer;

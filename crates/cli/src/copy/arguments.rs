@@ -110,6 +110,7 @@ impl From<ManifestSkipped> for Kept {
     atta copy /data/. /backup                     the contents of /data\n  \
     atta copy --exclude '*.tmp' a b c /backup     several sources, without *.tmp\n  \
     atta resume /backup                           go on after a kill, or give the command again\n  \
+    srun atta copy --per-node /tmp/out /results   each node's /tmp/out to /results/NODE/out\n  \
     atta copy --repair differences a b            repair what 'atta verify --format ndjson a b' found"
 )]
 pub(crate) struct CopyArguments {
@@ -183,6 +184,11 @@ pub(crate) struct CopyArguments {
     /// copied to TARGET/NAME
     #[arg(short = 'T', long, help_heading = "Selection")]
     pub(crate) no_target_directory: bool,
+
+    /// Each node copies its own SOURCEs, by itself: into TARGET/NODE, where NODE is its host name. TARGET is a directory that all nodes share, and is
+    /// made if it is missing. A node without a SOURCE fails, and the others finish. No log is kept (--no-job)
+    #[arg(long, help_heading = "Selection")]
+    pub(crate) per_node: bool,
 
     /// Skip files whose size and modification time equal those of the source; only update their modes, owners and
     /// attributes. Replace all other files, even newer ones. Skipped files are not read, so no signature is computed

@@ -31,14 +31,25 @@ pub(super) struct Ended<'a> {
     pub(super) is_over: bool,
 }
 
-/// Reports the result and returns the exit code.
-pub(super) fn conclude(arguments: &CopyArguments, failures: &Failures, ended: Ended<'_>) -> u8 {
-    let Ended { outcome, interrupted, fatal, job, is_over } = ended;
+impl Ended<'_> {
+    /// The exit code, unless there is something fatal.
+    pub(super) fn code(&self) -> u8 {
+        self.interrupted.unwrap_or_else(|| come_to(self.outcome))
+    }
+}
+
+/// The exit code of a copy that was not interrupted.
+fn come_to(outcome: &Whole) -> u8 {
     // A copy is partial if a file that was to be read back was not.
     let has_changed = outcome.earlier.as_ref().is_some_and(Earlier::has_changed);
     let is_partial = outcome.totals.failed() > 0 || outcome.totals.not_verified > 0 || has_changed;
-    let come_to = if is_partial { exit::PARTIAL } else { exit::DONE };
-    let code = interrupted.unwrap_or(come_to);
+    if is_partial { exit::PARTIAL } else { exit::DONE }
+}
+
+/// Reports the result and returns the exit code.
+pub(super) fn conclude(arguments: &CopyArguments, failures: &Failures, ended: Ended<'_>) -> u8 {
+    let (code, come_to) = (ended.code(), come_to(ended.outcome));
+    let Ended { outcome, interrupted, fatal, job, is_over } = ended;
     let kept = || {
         let json = summary(arguments, outcome, false).to_string();
         job::kept(come_to, &json, &words(arguments, outcome, false))

@@ -12,7 +12,7 @@ use crate::run::fatal::Fatal;
 const PATH_BYTES_MAX: usize = 1024;
 
 /// Totals of one or more ranks. One of several ranks sends at most 16 KiB.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Part {
     totals: Totals,
     report: Report,
@@ -75,6 +75,14 @@ impl Part {
         self.report.slowest.iter_mut().for_each(|file| file.path.truncate(PATH_BYTES_MAX));
         self.failed.iter_mut().for_each(|failed| {
             *failed = failed.chars().take(PATH_BYTES_MAX / 4).collect();
+        });
+        self
+    }
+
+    /// The same with ranks numbered as in the session of all. `members`: the ranks that have done it.
+    pub(super) fn of_ranks(mut self, members: &[u32]) -> Self {
+        self.by_rank.iter_mut().for_each(|report| {
+            report.rank = members.get(report.rank as usize).copied().unwrap_or(report.rank);
         });
         self
     }

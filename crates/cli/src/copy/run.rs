@@ -21,6 +21,7 @@ use super::logged::{self, Begins};
 use super::manifest::{self, Manifest, Rows};
 use super::owners;
 use super::part::Part;
+use super::per_node::OnNode;
 use super::rehearse::rehearse;
 use super::reporter::Reporter;
 use super::reports::Reports;
@@ -40,33 +41,40 @@ use crate::run::signals::Signals;
 use crate::run::starts::Starts;
 use crate::run::together::{self, Reading};
 
-/// Copies as one rank of a session; returns the exit code. The command's exit code is that of the first rank.
+/// Copies as one rank of a session; returns the exit code. The command's exit code is that of the first rank. `node`: it is one node's copy of
+/// several, which reports nothing.
 pub(super) fn run(
     arguments: &CopyArguments,
     signals: &Signals,
+    node: Option<&OnNode>,
     session: &mut Session<'_>,
 ) -> Result<u8, RankError> {
     let is_for_one = arguments.dry_run || arguments.repair.is_some();
     if is_for_one && session.seat().ranks > 1 {
         // Only one process can find out which names are one file.
         let signals = signals.with_others();
-        let own = || run(arguments, &signals, &mut Session::alone(signals.stop()));
+        let own = || run(arguments, &signals, node, &mut Session::alone(signals.stop()));
         let code = session.is_first().then(|| session.beside(own)).transpose()?.transpose()?;
         session.broadcast(code)?;
         return Ok(code.unwrap_or(exit::DONE));
     }
     going::may_begin_again(session);
-    let begun = session.is_first().then(|| begin(arguments, session, &signals.stop())).transpose();
+    let begun = session.is_first().then(|| begin(arguments, session, &signals.stop(), node)).transpose();
     match begun {
         Ok(Some(run)) if arguments.dry_run => Ok(rehearse(arguments, signals, run)),
         Err(code) if session.seat().ranks == 1 => Ok(code),
-        begun => Rank { arguments, signals }.copy(begun, session),
+        begun => Rank { arguments, signals, node }.copy(begun, session),
     }
 }
 
 /// Sets up the first rank. If the run is refused, reports the reason and returns the exit code.
-fn begin(arguments: &CopyArguments, session: &Session<'_>, stop: &Stop) -> Result<Run, u8> {
-    let run = Run::new(arguments, session, stop).map_err(Usage::report)?;
+fn begin(
+    arguments: &CopyArguments,
+    session: &Session<'_>,
+    stop: &Stop,
+    node: Option<&OnNode>,
+) -> Result<Run, u8> {
+    let run = Run::new(arguments, session, stop, node.map(OnNode::failures)).map_err(Usage::report)?;
     if session.seat().ranks > 1 && run.starts.as_ref().is_some_and(Starts::are_differences) {
         let what = "a list of differences is repaired by one rank".to_owned();
         let hint = "use --repair LIST SOURCE TARGET, or run it without mpirun or srun";
@@ -79,6 +87,7 @@ fn begin(arguments: &CopyArguments, session: &Session<'_>, stop: &Stop) -> Resul
 struct Rank<'a> {
     arguments: &'a CopyArguments,
     signals: &'a Signals,
+    node: Option<&'a OnNode>,
 }
 
 impl Rank<'_> {
@@ -96,7 +105,10 @@ impl Rank<'_> {
                 let reporter = Reporter::new(&arguments.report, false, events);
                 (failures, manifest, Some(reporter), starts, job.map(|of_copy| of_copy.job))
             }
-            None => (Failures::Root(session.outbox()), None, None, None, None),
+            None => {
+                let root = || Failures::Root(session.outbox());
+                (self.node.map_or_else(root, OnNode::failures), None, None, None, None)
+            }
         };
         let rows = match &manifest {
             Some(manifest) => Rows::Here(manifest),
@@ -138,6 +150,7 @@ impl Rank<'_> {
         let (interrupted, has_stopped) =
             ((part.interrupted > 0).then_some(part.interrupted), part.has_stopped());
         let extra = extra.map(|extra| extra.load(Ordering::Relaxed));
+        let kept = self.node.map(|_| part.clone());
         let mut whole = Whole { target_is_name, makes_top, leftovers, extra, earlier, ..part.whole() };
         let is_complete = fatal.is_none() && interrupted.is_none() && !whole.parked;
         // A signal may have come when nothing was left to do.
@@ -155,7 +168,10 @@ impl Rank<'_> {
         let finish = |reporter: Reporter| reporter.events.finish(summed, &stop).err();
         let fatal = fatal.or_else(|| received.reporter.and_then(finish));
         let ended = Ended { outcome: &whole, interrupted, fatal, job, is_over };
-        Ok(conclude(arguments, &failures, ended))
+        Ok(match self.node.zip(kept) {
+            Some((node, part)) => node.end(arguments, part, ended),
+            None => conclude(arguments, &failures, ended),
+        })
     }
 
     /// Copies with the other ranks. The first rank gets the totals of all ranks. All logs of the job end before that, since the first rank
@@ -331,7 +347,7 @@ struct Received<'a> {
 }
 
 /// Where data from other ranks goes.
-struct FromOthers<'a> {
+pub(super) struct FromOthers<'a> {
     failures: &'a Failures,
     manifest: Option<&'a Manifest>,
     /// Another rank sent failures or rows that could not be decoded.
@@ -339,12 +355,12 @@ struct FromOthers<'a> {
 }
 
 impl<'a> FromOthers<'a> {
-    fn new(failures: &'a Failures, manifest: Option<&'a Manifest>) -> Self {
+    pub(super) fn new(failures: &'a Failures, manifest: Option<&'a Manifest>) -> Self {
         Self { failures, manifest, is_damaged: AtomicBool::new(false) }
     }
 
     /// Takes what another rank sent.
-    fn take_in(&self, stream: Stream, bytes: &[u8]) {
+    pub(super) fn take_in(&self, stream: Stream, bytes: &[u8]) {
         let is_valid = match (stream, self.manifest) {
             (manifest::ROWS, Some(manifest)) => manifest.receive(bytes),
             _ => self.failures.receive(bytes),
@@ -355,7 +371,7 @@ impl<'a> FromOthers<'a> {
     }
 
     /// The error to report if what another rank sent could not be decoded.
-    fn damaged(&self) -> Option<Fatal> {
+    pub(super) fn damaged(&self) -> Option<Fatal> {
         self.is_damaged.load(Ordering::Relaxed).then(|| Fatal::Failed {
             what: "another rank sent failures or rows that could not be decoded".to_owned(),
             hint: None,

@@ -166,38 +166,21 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// `failures`: where they go; none: to this process.
     pub(super) fn new(
         arguments: &CopyArguments,
         session: &Session<'_>,
         stop: &Stop,
+        failures: Option<Failures>,
     ) -> Result<Self, Refused> {
-        if arguments.paths.iter().any(|path| path.is_empty()) {
-            let hint = "the working directory is '.'";
-            return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
-        }
-        if arguments.no_target_directory && arguments.paths.len() > 2 {
-            let what = "-T, and several SOURCEs".to_owned();
-            return Err(Refused::usage(
-                what,
-                "TARGET is the name of one copy; leave -T out to put several into it",
-            ));
-        }
-        if arguments.verify && arguments.digest == DigestKind::None {
-            let what = "--verify compares digests, and there are none".to_owned();
-            return Err(Refused::usage(what, "leave --digest none out"));
-        }
-        if arguments.reflink == ReflinkWhen::Always && arguments.digest == DigestKind::Blake3 {
-            let what = "--reflink always, and a digest of bytes that nobody reads".to_owned();
-            return Err(Refused::usage(what, "add --digest none"));
-        }
-        refuse_manifest(arguments)?;
-        compile(&arguments.visit.rules)?;
+        refuse(arguments)?;
         let keep = arguments.keep.keep()?;
         if arguments.repair.is_some() {
             refuse_repair(arguments)?;
         }
         let (report, list) = (&arguments.report, arguments.list());
-        let failures = Failures::new(report.verbose, report.errors.as_deref(), list.map(|(list, _)| list))?;
+        let opened = || Failures::new(report.verbose, report.errors.as_deref(), list.map(|(list, _)| list));
+        let failures = failures.map_or_else(opened, Ok)?;
         let events = Events::new(arguments.events.as_deref())?;
         let manifest = Manifest::begin(arguments, stop.clone())?;
         let starts = list.map(|list| Starts::listed_for_copy(list, sides(arguments).0, stop.clone()));
@@ -220,6 +203,32 @@ impl Run {
         let job = logged::begun(arguments, (sources, &target), session)?;
         Ok(Self { failures, events, manifest, keep, starts, job })
     }
+}
+
+/// Refuses options that contradict each other.
+pub(super) fn refuse(arguments: &CopyArguments) -> Result<(), Refused> {
+    if arguments.paths.iter().any(|path| path.is_empty()) {
+        let hint = "the working directory is '.'";
+        return Err(Refused::usage("SOURCE or TARGET is empty".to_owned(), hint));
+    }
+    if arguments.no_target_directory && arguments.paths.len() > 2 {
+        let what = "-T, and several SOURCEs".to_owned();
+        return Err(Refused::usage(
+            what,
+            "TARGET is the name of one copy; leave -T out to put several into it",
+        ));
+    }
+    if arguments.verify && arguments.digest == DigestKind::None {
+        let what = "--verify compares digests, and there are none".to_owned();
+        return Err(Refused::usage(what, "leave --digest none out"));
+    }
+    if arguments.reflink == ReflinkWhen::Always && arguments.digest == DigestKind::Blake3 {
+        let what = "--reflink always, and a digest of bytes that nobody reads".to_owned();
+        return Err(Refused::usage(what, "add --digest none"));
+    }
+    refuse_manifest(arguments)?;
+    compile(&arguments.visit.rules)?;
+    Ok(())
 }
 
 /// Refuses a manifest that would lack digests, or that is a file which the copy reads or writes otherwise.

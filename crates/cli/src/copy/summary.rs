@@ -12,6 +12,7 @@ use super::arguments::CopyArguments;
 use super::by_rank;
 use super::manifest::Written;
 use super::pace::{self, Outlook};
+use super::per_node::{self, NodeEnd};
 use crate::run::earlier::Earlier;
 use crate::run::report;
 use crate::size::{binary, counted, grouped, per_second};
@@ -41,6 +42,8 @@ pub(super) struct Whole {
     pub(super) manifest: Option<Written>,
     /// What earlier runs of the job have done, if there is a log of it.
     pub(super) earlier: Option<Earlier>,
+    /// What each node has come to, if each has copied by itself.
+    pub(super) nodes: Vec<NodeEnd>,
 }
 
 /// The result as text for people.
@@ -102,6 +105,7 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     if totals.failed() > 0 {
         let _ = writeln!(text, "not copied: {}", counted(totals.failed(), "entry", "entries"));
     }
+    per_node::lines(&outcome.nodes, &mut text);
     text
 }
 
@@ -149,7 +153,7 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
     let totals = &outcome.totals;
     let sizes = totals_by_size(&outcome.report);
     let slowest: Vec<_> = outcome.report.slowest.iter().map(slow).collect();
-    let others = json!({
+    let mut others = json!({
         "schema_version": 1,
         "interrupted": was_interrupted,
         "parked": outcome.parked,
@@ -170,6 +174,9 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
         "ranks": outcome.ranks.len(),
         "by_rank": by_rank::rows(&outcome.ranks),
     });
+    if !outcome.nodes.is_empty() {
+        others["nodes"] = Value::from(per_node::json(&outcome.nodes));
+    }
     report::object(totals, others)
 }
 

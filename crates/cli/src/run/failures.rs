@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use atta_entry::{Code as _, Failure};
 use atta_runtime::{Outbox, Stream};
@@ -18,10 +18,13 @@ pub(crate) const FAILURES: Stream = Stream(1);
 /// Lines printed without --verbose, at most: errors of a broken tree must not bury the summary.
 const LINES_MAX: u64 = 20;
 
-/// Destination of failures, for all threads.
+/// Destination of failures, for all threads. Clones are the same one.
+#[derive(Clone)]
 pub(crate) enum Failures {
-    Here(Mutex<Inner>),
+    Here(Arc<Mutex<Inner>>),
     Root(Outbox),
+    /// With the name of a node.
+    OfNode(String, Box<Self>),
 }
 
 pub(crate) struct Inner {
@@ -54,7 +57,7 @@ impl Failures {
                 Refused::fatal(format!("cannot write errors: {}: {}", inner.file_name, describe(&error)))
             })?));
         }
-        Ok(Self::Here(Mutex::new(inner)))
+        Ok(Self::Here(Arc::new(Mutex::new(inner))))
     }
 
     /// Also writes rows to the catalog's file.
@@ -65,12 +68,14 @@ impl Failures {
     }
 
     pub(crate) fn add(&self, failure: &Failure<'_>) {
+        self.add_encoded(line_and_row(failure));
+    }
+
+    fn add_encoded(&self, (line, row): (String, Vec<u8>)) {
         match self {
-            Self::Here(inner) => {
-                let (line, row) = line_and_row(failure);
-                lock(inner).add(line.as_bytes(), &row);
-            }
-            Self::Root(outbox) => outbox.push(FAILURES, &as_bytes(failure)),
+            Self::Here(inner) => lock(inner).add(line.as_bytes(), &row),
+            Self::Root(outbox) => outbox.push(FAILURES, &(line, row).encoded()),
+            Self::OfNode(node, to) => to.add_encoded((format!("{node}: {line}"), row_of(node, &row))),
         }
     }
 
@@ -97,6 +102,17 @@ impl Failures {
         let Self::Here(inner) = self else { return Ok(()) };
         lock(inner).flush()
     }
+
+    /// The same for what runs on a node: its name precedes each failure.
+    pub(crate) fn of_node(&self, name: &str) -> Self {
+        Self::OfNode(name.to_owned(), Box::new(self.clone()))
+    }
+}
+
+/// A row with the name of a node, before its other members.
+fn row_of(node: &str, row: &[u8]) -> Vec<u8> {
+    let others = row.strip_prefix(b"{").unwrap_or(row);
+    [format!("{{\"node\":{},", serde_json::Value::from(node)).as_bytes(), others].concat()
 }
 
 /// A failure as a line, and as a row.
@@ -104,11 +120,6 @@ fn line_and_row(failure: &Failure<'_>) -> (String, Vec<u8>) {
     let mut row = Vec::new();
     atta_catalog::failure_row(failure, &mut row);
     (format!("{failure}\n"), row)
-}
-
-/// A failure as [`Failures::receive`] expects it.
-pub(crate) fn as_bytes(failure: &Failure<'_>) -> Vec<u8> {
-    line_and_row(failure).encoded()
 }
 
 impl Inner {
@@ -158,4 +169,17 @@ pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
     // Compared by path, without opening: a list may be a pipe.
     let identity = |path: &Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
     matches!((identity(one), identity(other)), (Some(one), Some(other)) if one == other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_of_a_node_begins_with_its_name() {
+        let row = row_of("a\"b", b"{\"path\":\"c\"}\n");
+        let value: serde_json::Value = serde_json::from_slice(&row).unwrap();
+        assert_eq!(value, serde_json::json!({"node": "a\"b", "path": "c"}));
+        assert!(row.ends_with(b"\n"));
+    }
 }

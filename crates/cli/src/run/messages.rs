@@ -1,6 +1,7 @@
 //! Exit codes, and messages on standard error.
 
 use std::os::fd::AsFd;
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use atta_mpi_loader::Launcher;
@@ -36,10 +37,32 @@ pub(crate) fn once(launcher: Option<&Launcher>, print: impl FnOnce()) {
     }
 }
 
+/// The node whose part of a command this process runs, and the last error that it has reported.
+static NODE: RwLock<Option<(String, Option<String>)>> = RwLock::new(None);
+
+/// Runs a node's part of a command: its name precedes all errors. Also returns the last one.
+pub(crate) fn on_node<T>(name: &str, part: impl FnOnce() -> T) -> (T, Option<String>) {
+    let set = |node| std::mem::replace(&mut *NODE.write().unwrap_or_else(PoisonError::into_inner), node);
+    set(Some((name.to_owned(), None)));
+    let done = part();
+    (done, set(None).and_then(|(_, last)| last))
+}
+
+/// Notes an error of the node whose part this process runs, if it does. Returns what precedes the error.
+fn of_node(what: &str) -> String {
+    match &mut *NODE.write().unwrap_or_else(PoisonError::into_inner) {
+        Some((name, last)) => {
+            *last = Some(what.to_owned());
+            format!("{name}: ")
+        }
+        None => String::new(),
+    }
+}
+
 /// Writes an error and a hint to standard error.
 pub(crate) fn complain(what: &str, hint: Option<&str>) {
     use std::io::Write;
-    let mut text = format!("atta: {what}\n");
+    let mut text = format!("atta: {}{what}\n", of_node(what));
     if let Some(hint) = hint {
         text.push_str("hint: ");
         text.push_str(hint);
@@ -88,6 +111,15 @@ mod tests {
         assert!(is_unread(&writer));
         reader.read_exact(&mut [0; 1]).unwrap();
         assert!(!is_unread(&writer));
+    }
+
+    #[test]
+    fn node_part_returns_its_last_error() {
+        assert_eq!(
+            on_node("a", || of_node("one") + &of_node("two")),
+            ("a: a: ".to_owned(), Some("two".to_owned()))
+        );
+        assert_eq!((on_node("a", || ()), of_node("three")), (((), None), String::new()));
     }
 
     #[test]

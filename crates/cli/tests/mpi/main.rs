@@ -12,6 +12,7 @@ mod copy;
 mod deaths;
 mod kills;
 mod launch;
+mod per_node;
 mod resume;
 mod same;
 mod sum;

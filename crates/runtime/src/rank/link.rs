@@ -4,7 +4,8 @@
 //!
 //! | first byte | belongs to |
 //! | --- | --- |
-//! | below 0x7f | the engine of a job |
+//! | below 0x7e | the engine of a job |
+//! | 0x7e | a session within this one (`within.rs`) |
 //! | 0x7f, a step | a meeting; the last five steps are the words |
 //! | 0x80 to 0xfe | a stream of output for the first rank |
 //! | 0xff | the answer to a message of a stream: it was written |
@@ -14,11 +15,12 @@ use std::time::{Duration, Instant};
 
 use atta_engine::{Place, Rank, Tree, WireError};
 use atta_entry::Code;
-use atta_fabric::{Endpoint, InProcess, Received};
+use atta_fabric::{Endpoint, InProcess, Received, Wake};
 
 use super::error::RankError;
 use super::mirror::Mirror;
 use super::outbox::{self, Outbox};
+use super::within::{self, WITHIN};
 use super::writer::Writer;
 use crate::bell::Bell;
 use crate::stop::Stop;
@@ -50,6 +52,12 @@ fn is_word(message: &[u8]) -> bool {
     message.first() == Some(&TAG) && step.is_none_or(|step| u32::from_le_bytes(step) >= COPY)
 }
 
+/// What rings a bell.
+fn ringer(bell: &Bell) -> Wake {
+    let bell = bell.clone();
+    std::sync::Arc::new(move || bell.ring())
+}
+
 /// The endpoint: of the caller, or that of a session alone.
 pub(crate) enum End<'e> {
     Lent(&'e mut dyn Endpoint),
@@ -71,6 +79,10 @@ pub(crate) struct Link<'e> {
     engine: VecDeque<Received>,
     /// Messages of meetings, perhaps of later steps: from, step, bytes.
     steps: VecDeque<(u32, u32, Vec<u8>)>,
+    /// What sessions within this one have.
+    pub(crate) inner: within::Inner,
+    /// The ranks that were found dead.
+    lost: BTreeSet<u32>,
     /// Output of this rank for the first one.
     pub(crate) outbox: Outbox,
     /// Copies of logs, if there are to be any.
@@ -104,8 +116,7 @@ pub(crate) struct Link<'e> {
 impl<'e> Link<'e> {
     pub(crate) fn new(mut end: End<'e>, stop: Stop) -> Self {
         let bell = Bell::default();
-        let ringer = bell.clone();
-        let is_polled = !end.get().on_arrival(std::sync::Arc::new(move || ringer.ring()));
+        let is_polled = !end.get().on_arrival(ringer(&bell));
         let outbox = Outbox::new(bell.clone(), end.look().size());
         let survives = end.look().survives();
         Self {
@@ -118,6 +129,8 @@ impl<'e> Link<'e> {
             is_polled,
             engine: VecDeque::new(),
             steps: VecDeque::new(),
+            inner: within::Inner::default(),
+            lost: BTreeSet::new(),
             writer: None,
             unwritten: VecDeque::new(),
             stop,
@@ -192,7 +205,28 @@ impl<'e> Link<'e> {
     /// Messages that have not gone yet; moves them on.
     pub(crate) fn unsent(&mut self) -> Result<usize, RankError> {
         self.look_for_deaths()?;
+        self.unsent_of_fabric()
+    }
+
+    /// The same without a look for deaths.
+    pub(crate) fn unsent_of_fabric(&mut self) -> Result<usize, RankError> {
         Ok(self.end.get().unsent()?)
+    }
+
+    /// Has this called on arrivals instead of ringing the bell. Returns whether the fabric does so.
+    pub(crate) fn on_arrival(&mut self, wake: Wake) -> bool {
+        self.end.get().on_arrival(wake)
+    }
+
+    /// Has the bell rung on arrivals again.
+    pub(crate) fn ring_on_arrival(&mut self) {
+        let ringer = ringer(&self.bell);
+        self.is_polled = !self.on_arrival(ringer);
+    }
+
+    /// Ends all ranks at once.
+    pub(crate) fn abort(&mut self, exit_code: i32) {
+        self.end.get().abort(exit_code);
     }
 
     /// Messages and bytes sent since the last call, by receiver.
@@ -225,12 +259,18 @@ impl<'e> Link<'e> {
         Ok(Some(bytes))
     }
 
+    /// All ranks that were found dead.
+    pub(crate) fn lost(&mut self) -> Result<Vec<u32>, RankError> {
+        self.lost.extend(self.end.get().lost()?);
+        Ok(self.lost.iter().copied().collect())
+    }
+
     /// Fails if a rank has died and the others go on. They do so in another session.
     fn look_for_deaths(&mut self) -> Result<(), RankError> {
         if !self.survives {
             return Ok(());
         }
-        let ranks = self.end.get().lost()?;
+        let ranks = self.lost()?;
         match () {
             // The first one stays: all may have been asked.
             () if self.may_leave && self.stop.leaves() && self.rank() > 0 => Err(RankError::Leaves),
@@ -241,10 +281,16 @@ impl<'e> Link<'e> {
 
     /// Takes one message in. False: none has arrived.
     pub(crate) fn take_in(&mut self) -> Result<bool, RankError> {
-        let Some(received) = self.end.get().receive()? else {
+        let has_arrived = self.arrive()?;
+        if !has_arrived {
             self.look_for_deaths()?;
-            return Ok(false);
-        };
+        }
+        Ok(has_arrived)
+    }
+
+    /// The same without a look for deaths.
+    pub(crate) fn arrive(&mut self) -> Result<bool, RankError> {
+        let Some(mut received) = self.end.get().receive()? else { return Ok(false) };
         self.arrived += 1;
         let from = received.from;
         if !is_word(&received.message) {
@@ -253,6 +299,10 @@ impl<'e> Link<'e> {
         }
         match received.message.first() {
             Some(&TAG) => self.sort(from, &received.message)?,
+            Some(&WITHIN) => {
+                received.message.remove(0);
+                self.inner.arrived.push_back(received);
+            }
             Some(&outbox::TAKEN) if from == Rank::ROOT.0 && self.outbox.taken() => {}
             _ => match outbox::open(&received.message) {
                 None => self.engine.push_back(received),
@@ -431,7 +481,9 @@ mod tests {
 
     #[test]
     fn meeting_messages_are_distinct_from_others() {
-        assert_eq!(Message::decode(&[TAG, 0, 0, 0, 0]), Err(WireError::Tag(TAG)));
+        for tag in [TAG, WITHIN] {
+            assert_eq!(Message::decode(&[tag, 0, 0, 0, 0]), Err(WireError::Tag(tag)));
+        }
         assert!(outbox::open(&[TAG]).is_none());
     }
 

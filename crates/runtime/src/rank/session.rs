@@ -115,11 +115,11 @@ pub struct Exchanged {
 
 /// A session. See the module documentation.
 pub struct Session<'e> {
-    meeting: Meeting<'e>,
-    seat: Seat,
+    pub(super) meeting: Meeting<'e>,
+    pub(super) seat: Seat,
     place: Place,
-    schedule: Config,
-    way: Way,
+    pub(super) schedule: Config,
+    pub(super) way: Way,
     goes_on: bool,
 }
 
