@@ -12,7 +12,7 @@ use atta_testkit::fuzz::Target;
 
 use crate::copy::logged::Begins;
 use crate::copy::part::Part;
-use crate::copy::per_node::NodeEnd;
+use crate::copy::per_node::node::NodeEnd;
 use crate::copy::setting::Begun;
 use crate::launch::host_file::HostFile;
 use crate::launch::host_list::HostList;
@@ -62,7 +62,7 @@ fn copied() -> Vec<u8> {
 fn node_end() -> Vec<u8> {
     let (node, text) = (("node1".to_owned(), vec![1_u32, 300], 3_u8), ("{}".to_owned(), "1 file".to_owned()));
     let end = (Some("why".to_owned()), text).encoded();
-    [node.encoded(), vec![1], copied(), end, Some("atta clean a".to_owned()).encoded()].concat()
+    [node.encoded(), end, Some("atta clean a".to_owned()).encoded()].concat()
 }
 
 fn begun() -> Vec<u8> {

@@ -9,7 +9,8 @@
 //!
 //! `run.rs` copies. No log is kept: a launch has one job at most, and these copies end by themselves.
 
-mod node;
+pub(crate) mod node;
+mod on_node;
 mod target;
 
 use std::collections::BTreeMap;
@@ -21,8 +22,8 @@ use atta_entry::escape;
 use atta_ops::copy::is_there;
 use atta_runtime::{RankError, Session, named};
 
-pub(crate) use node::NodeEnd;
-pub(super) use node::{OnNode, json, lines};
+use node::NodeEnd;
+pub(super) use on_node::OnNode;
 
 use super::arguments::CopyArguments;
 use super::end::{Ended, conclude};
@@ -179,17 +180,17 @@ fn sides(paths: &[OsString]) -> (&[OsString], PathBuf) {
 fn report(
     arguments: &CopyArguments,
     (failures, from): (&Failures, &FromOthers<'_>),
-    mut nodes: Vec<NodeEnd>,
+    mut ends: Vec<(NodeEnd, Option<Part>)>,
 ) -> u8 {
-    nodes.sort_by(|one, other| one.ranks().cmp(other.ranks()));
-    let worst = nodes.iter().map(NodeEnd::code).max().unwrap_or(exit::DONE);
-    let parts = nodes.iter().filter_map(NodeEnd::part).cloned();
-    let part = parts.reduce(|mut all: Part, more| {
+    ends.sort_by(|(one, _), (other, _)| one.ranks.cmp(&other.ranks));
+    let (nodes, parts): (Vec<_>, Vec<_>) = ends.into_iter().unzip();
+    let worst = nodes.iter().map(|node| node.code).max().unwrap_or(exit::DONE);
+    let part = parts.into_iter().flatten().reduce(|mut all, more| {
         all.merge(more);
         all
     });
     let interrupted = part.as_ref().map(|part| part.interrupted).filter(|code| *code > 0);
-    let left: Vec<_> = nodes.iter().filter_map(NodeEnd::left).map(str::to_owned).collect();
+    let left: Vec<_> = nodes.iter().filter_map(|node| node.left.clone()).collect();
     // Trees of several nodes have no common signature.
     let whole = part.map(Part::whole).unwrap_or_default();
     let whole = Whole { signature: None, nodes, ..whole };

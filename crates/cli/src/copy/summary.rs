@@ -12,7 +12,7 @@ use super::arguments::CopyArguments;
 use super::by_rank;
 use super::manifest::Written;
 use super::pace::{self, Outlook};
-use super::per_node::{self, NodeEnd};
+use super::per_node::node::{self, NodeEnd};
 use crate::run::earlier::Earlier;
 use crate::run::report;
 use crate::size::{binary, counted, grouped, per_second};
@@ -105,7 +105,7 @@ pub(super) fn words(arguments: &CopyArguments, outcome: &Whole, was_interrupted:
     if totals.failed() > 0 {
         let _ = writeln!(text, "not copied: {}", counted(totals.failed(), "entry", "entries"));
     }
-    per_node::lines(&outcome.nodes, &mut text);
+    node::lines(&outcome.nodes, &mut text);
     text
 }
 
@@ -175,7 +175,7 @@ pub(super) fn summary(arguments: &CopyArguments, outcome: &Whole, was_interrupte
         "by_rank": by_rank::rows(&outcome.ranks),
     });
     if !outcome.nodes.is_empty() {
-        others["nodes"] = Value::from(per_node::json(&outcome.nodes));
+        others["nodes"] = Value::from(node::json(&outcome.nodes));
     }
     report::object(totals, others)
 }

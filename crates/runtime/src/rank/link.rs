@@ -20,7 +20,6 @@ use atta_fabric::{Endpoint, InProcess, Received, Wake};
 use super::error::RankError;
 use super::mirror::Mirror;
 use super::outbox::{self, Outbox};
-use super::within::{self, WITHIN};
 use super::writer::Writer;
 use crate::bell::Bell;
 use crate::stop::Stop;
@@ -29,6 +28,8 @@ use crate::stop::Stop;
 const WIDTH: u32 = 16;
 /// The first byte of messages of meetings, and of words.
 const TAG: u8 = 0x7f;
+/// The first byte of messages of a session within this one.
+pub(crate) const WITHIN: u8 = 0x7e;
 /// The tag and the step.
 const HEADER_BYTES: usize = 5;
 /// A rank asks all others to end early.
@@ -79,8 +80,8 @@ pub(crate) struct Link<'e> {
     engine: VecDeque<Received>,
     /// Messages of meetings, perhaps of later steps: from, step, bytes.
     steps: VecDeque<(u32, u32, Vec<u8>)>,
-    /// What sessions within this one have.
-    pub(crate) inner: within::Inner,
+    /// Messages for a session within this one, which may not have begun here.
+    pub(crate) inner: VecDeque<Received>,
     /// The ranks that were found dead.
     lost: BTreeSet<u32>,
     /// Output of this rank for the first one.
@@ -129,7 +130,7 @@ impl<'e> Link<'e> {
             is_polled,
             engine: VecDeque::new(),
             steps: VecDeque::new(),
-            inner: within::Inner::default(),
+            inner: VecDeque::new(),
             lost: BTreeSet::new(),
             writer: None,
             unwritten: VecDeque::new(),
@@ -301,7 +302,7 @@ impl<'e> Link<'e> {
             Some(&TAG) => self.sort(from, &received.message)?,
             Some(&WITHIN) => {
                 received.message.remove(0);
-                self.inner.arrived.push_back(received);
+                self.inner.push_back(received);
             }
             Some(&outbox::TAKEN) if from == Rank::ROOT.0 && self.outbox.taken() => {}
             _ => match outbox::open(&received.message) {

@@ -10,28 +10,18 @@
 //! Messages of the inner session have a byte of their own in front and take the same way, so that what concerns all still arrives: a request to end,
 //! output for the first rank of all, a rank that cannot continue.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use atta_engine::{Rank, Way};
 use atta_fabric::{Endpoint, FabricError, Received, Wake};
 
 use super::error::RankError;
-use super::link::Link;
+use super::link::{Link, WITHIN};
 use super::session::{Seat, Session};
 use super::wait::Limits;
 
-/// The first byte of messages of an inner session.
-pub(crate) const WITHIN: u8 = 0x7e;
 /// What calls of an inner session fail with. The session of all has the reason.
 const ABORTED: i32 = 4;
-
-/// What is kept of inner sessions.
-#[derive(Default)]
-pub(crate) struct Inner {
-    /// Messages for one, perhaps for one that has not begun here.
-    pub(crate) arrived: VecDeque<Received>,
-}
 
 /// The endpoint of an inner session.
 struct Within<'l, 'e> {
@@ -101,7 +91,7 @@ impl Endpoint for Within<'_, '_> {
     fn receive(&mut self) -> Result<Option<Received>, FabricError> {
         let attended = self.attend();
         self.or_end(attended)?;
-        while let Some(Received { from, message }) = self.link.inner.arrived.pop_front() {
+        while let Some(Received { from, message }) = self.link.inner.pop_front() {
             // A message of another group would have come to the wrong rank.
             if let Ok(at) = self.members.binary_search(&from) {
                 return Ok(Some(Received { from: at as u32, message }));
