@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use atta_testkit::hosts::Hosts;
 use atta_testkit::mpi::{self, Mpi};
+use atta_testkit::scratch::Scratch;
 use atta_testkit::skip::skipped;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -78,7 +79,9 @@ fn node_without_space_is_named_and_others_finish() {
     let test = "node_without_space_is_named_and_others_finish";
     let Some(hosts) = three_hosts(test) else { return };
     let scratch = scratch("mpi-bcast-hosts");
-    let file = scratch.join("f");
+    // The temporary directory may be on a loop device, whose image hosts see under other paths.
+    let shared = Scratch::below(Path::new(env!("CARGO_TARGET_TMPDIR")), "mpi-bcast-file").unwrap();
+    let file = shared.join("f");
     fs::write(&file, bytes()).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     let local = make_directory(scratch.join("local"));

@@ -386,32 +386,36 @@ fn holders(memory: &Path, log: &str) -> usize {
     ranks.filter(|log| log.metadata().is_ok_and(|found| found.len() > 0)).count()
 }
 
-// What a dead rank has done comes from the copies: after its death all that are left have its log.
+// What a dead rank has done comes from the copies: after its death all that are left have its log. Nothing promises that its last frame has
+// gone when it dies, so it is tried again.
 #[test]
 fn log_of_a_dead_rank_comes_from_a_copy() {
     let test = "log_of_a_dead_rank_comes_from_a_copy";
     let Some(mpi) = surviving(test, mpis(test)) else { return };
     let (scratch, tree) = tree("mpi-copy-of-log");
-    let memory = crate::support::make_directory(scratch.join("memory"));
     let words = ["walk", "-q", "-j", "1", "--iops", "600", "--survive", "1", &tree].map(str::to_owned);
     let _everywhere = Lock::acquire("mpi").expect("a lock file can be made");
-    let mut command = launched(mpi, 3, &words);
-    let mut child = command.env("TMPDIR", &memory).stderr(Stdio::piped()).spawn().unwrap();
-    let ranks = started(&mut child, 3);
-    let until = |child: &mut Child, count| {
-        let began = Instant::now();
-        while holders(&memory, "1.1") < count {
-            let is_over = child.try_wait().unwrap().is_some() || began.elapsed() > Duration::from_secs(60);
-            assert!(!is_over, "{count}: {}", holders(&memory, "1.1"));
-            std::thread::sleep(Duration::from_millis(5));
-        }
+    let is_copied = |try_number: u32| {
+        let memory = crate::support::make_directory(scratch.join(format!("memory-{try_number}")));
+        let mut command = launched(mpi, 3, &words);
+        let mut child = command.env("TMPDIR", &memory).stderr(Stdio::piped()).spawn().unwrap();
+        let ranks = started(&mut child, 3);
+        let until = |child: &mut Child, count| {
+            while holders(&memory, "1.1") < count && child.try_wait().unwrap().is_none() {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            holders(&memory, "1.1") >= count
+        };
+        assert!(until(&mut child, 1), "it has no log");
+        // Its frame is on the way to the next rank.
+        std::thread::sleep(Duration::from_millis(300));
+        signal(ranks.iter().find(|(rank, _)| *rank == 1).unwrap().1, Signal::KILL);
+        let is_copied = until(&mut child, 3);
+        let output = child.wait_with_output().unwrap();
+        expect_code(&output, 0, &text(&output.stderr));
+        is_copied
     };
-    until(&mut child, 1);
-    // Its frame is on the way to the next rank.
-    std::thread::sleep(Duration::from_millis(300));
-    signal(ranks.iter().find(|(rank, _)| *rank == 1).unwrap().1, Signal::KILL);
-    until(&mut child, 3);
-    expect_code(&child.wait_with_output().unwrap(), 0, test);
+    assert!((0..5).any(is_copied), "no rank that is left has had the log of the dead one");
 }
 
 // The daemon of the launcher on that host lives: Open MPI ends all ranks when it dies.
