@@ -25,13 +25,15 @@ use atta_runtime::{RankError, Session};
 #[cfg(test)]
 pub(crate) use answer::Question;
 pub(crate) use answer::answer;
+use apart::Apart;
 pub(crate) use arguments::WhereArguments;
-use gather::{Gathered, gather};
+use gather::{Gathered, gather, read_on_all};
 use row::Row;
 
 use crate::run::file::print;
 use crate::run::messages::{complain, exit};
 use crate::run::printing::Printing;
+use crate::run::refused::Refused;
 use crate::run::session;
 use crate::run::signals::Signals;
 use crate::schedule::RankArguments;
@@ -55,17 +57,36 @@ pub(crate) fn run(arguments: &WhereArguments, signals: &Signals, launcher: Optio
 
 /// One rank's part.
 fn locate(arguments: &WhereArguments, signals: &Signals, session: &mut Session<'_>) -> Result<u8, RankError> {
-    let done = match arguments {
-        WhereArguments { map: Some(map), .. } => saved::ask(map, arguments, session),
-        WhereArguments { save: Some(map), .. } => saved::save(map, arguments, signals, session)?,
-        WhereArguments { need: Some(need), .. } => need::find((arguments, *need), signals, session)?,
-        _ => gather(arguments, signals, session)?.map(|found| report(arguments, signals, session, &found)),
+    let done = match &arguments.map {
+        Some(map) => saved::ask(map, arguments, session),
+        None => ask_ranks(arguments, signals, session)?,
     };
     Ok(match done {
         Ok(code) => code,
         Err(refused) if session.is_first() => refused.report(),
         Err(_) => exit::DONE,
     })
+}
+
+/// What needs the mount tables of all ranks; returns the exit code.
+fn ask_ranks(
+    arguments: &WhereArguments,
+    signals: &Signals,
+    session: &mut Session<'_>,
+) -> Result<Result<u8, Refused>, RankError> {
+    let apart = Apart { deadline: arguments.deadline, stop: signals.stop() };
+    let table = match read_on_all(&apart, session)? {
+        Ok(table) => table,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    if let Some(path) = &arguments.save {
+        return saved::save((path, arguments.json), &table, signals, session);
+    }
+    if let Some(need) = arguments.need {
+        return need::find((arguments, need), (&table, &apart), signals, session);
+    }
+    let found = gather(arguments, (&table, &apart), session)?;
+    Ok(found.map(|found| report(arguments, signals, session, &found)))
 }
 
 /// Prints what was found; returns the exit code.

@@ -72,14 +72,8 @@ const JOBS: [Job; 4] = [
     Job { bytes_each: 200 * GIB, distribution: None, best: "lustre", hosts_of_group: None },
 ];
 
-#[expect(clippy::print_stdout, reason = "a program for a terminal")]
 fn main() -> Result<(), Failure> {
-    let mut fabric = Fabric::find()?;
-    expect("ranks (the mount tables are made for 16)", &fabric.sizes(&[RANKS]), &vec![RANKS])?;
-    if let Some(text) = fabric.run(RANKS, run)? {
-        println!("{text}");
-    }
-    fabric.leave()
+    Fabric::print_of(RANKS, run)
 }
 
 /// A rank. Returns the text of rank 0.

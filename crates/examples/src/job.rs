@@ -87,6 +87,27 @@ impl Fabric {
         }
     }
 
+    /// Runs something on exactly so many ranks, and prints the text of rank 0: the whole of an example whose hosts are made for that number.
+    ///
+    /// # Errors
+    /// The launcher has started another number of ranks; else as [`run`](Self::run).
+    #[expect(clippy::print_stdout, reason = "of a program for a terminal")]
+    pub fn print_of(
+        ranks: u32,
+        work: impl Fn(&mut dyn Endpoint) -> Result<Option<String>, Failure> + Sync,
+    ) -> Result<(), Failure> {
+        let mut fabric = Self::find()?;
+        expect(
+            &format!("ranks (the mount tables are made for {ranks})"),
+            &fabric.sizes(&[ranks]),
+            &vec![ranks],
+        )?;
+        if let Some(text) = fabric.run(ranks, work)? {
+            println!("{text}");
+        }
+        fabric.leave()
+    }
+
     /// Leaves MPI, after the last run.
     ///
     /// # Errors

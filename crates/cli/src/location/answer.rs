@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use atta_entry::{Code as _, choice};
 use atta_mounts::{MountTable, Probes as _, Silent, SystemProbes};
+use atta_ops::resume::unhex;
 use atta_status::{Detail, Looks as _, NoRoom, Rooms as _, SystemLooks, SystemRooms, measure};
 
-use super::apart::hex;
 use crate::run::messages::exit;
 
 /// What this program is started with to answer.
@@ -128,7 +128,7 @@ pub(crate) fn answer(words: &[OsString]) -> Option<u8> {
     if word != WORD {
         return None;
     }
-    let question = hex::decoded(question.as_bytes()).and_then(|bytes| Question::decode_all(&bytes));
+    let question = question.to_str().and_then(unhex).and_then(|bytes| Question::decode_all(&bytes));
     let Some(question) = question else { return Some(exit::USAGE) };
     let written = std::io::stdout().write_all(&answered(question));
     Some(if written.is_ok() { exit::DONE } else { exit::FATAL })

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use atta_entry::{Code, Errno};
 use atta_mounts::{Host, Probes, SystemProbes};
+use atta_ops::resume::hex;
 use atta_runtime::Stop;
 use atta_status::{Detail, Evidence, Looks, NoRoom, Room, Rooms, Sighting};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -37,7 +38,7 @@ impl Apart {
     /// An answer, or why there is none: no answer in time, or the error of starting the process.
     pub(super) fn answer<T: Code>(&self, question: &Question) -> Result<T, Evidence> {
         let mut command = Command::new(OWN_PROGRAM);
-        command.arg(WORD).arg(hex::encoded(&question.encoded()));
+        command.arg(WORD).arg(hex(&question.encoded()));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let failed =
             |error: &std::io::Error| Evidence::Failed(Errno(error.raw_os_error().unwrap_or(Errno::IO.0)));
@@ -156,22 +157,5 @@ impl Probes for ProbesApart {
     fn addresses(&self, server: &[u8]) -> Vec<IpAddr> {
         let found: Option<Vec<String>> = self.apart.ask(&Question::Addresses(server.to_vec()));
         found.unwrap_or_default().iter().filter_map(|address| address.parse().ok()).collect()
-    }
-}
-
-/// Bytes as a word of a command line, which has no zero bytes.
-pub(super) mod hex {
-    use std::fmt::Write as _;
-
-    pub(in crate::location) fn encoded(bytes: &[u8]) -> String {
-        bytes.iter().fold(String::new(), |mut out, byte| {
-            let _ = write!(out, "{byte:02x}");
-            out
-        })
-    }
-
-    pub(in crate::location) fn decoded(text: &[u8]) -> Option<Vec<u8>> {
-        let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-        text.len().is_multiple_of(2).then(|| text.chunks(2).map(pair).collect())?
     }
 }

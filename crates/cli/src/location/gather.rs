@@ -12,7 +12,6 @@ use super::apart::{Apart, ProbesApart};
 use super::arguments::WhereArguments;
 use super::row::{Mounted, Row};
 use crate::run::refused::Refused;
-use crate::run::signals::Signals;
 
 /// What is printed.
 pub(super) struct Gathered {
@@ -23,7 +22,7 @@ pub(super) struct Gathered {
 /// Asks for each PATH. All ranks call this together. Refused: on all ranks, with a reason on the first one.
 pub(super) fn gather(
     arguments: &WhereArguments,
-    signals: &Signals,
+    (table, apart): (&MountTable, &Apart),
     session: &mut Session<'_>,
 ) -> Result<Result<Gathered, Refused>, RankError> {
     let asked = session.is_first().then(|| wanted(&arguments.paths));
@@ -32,22 +31,17 @@ pub(super) fn gather(
         let refused = asked.and_then(Result::err);
         return Ok(Err(refused.unwrap_or_else(|| Refused::fatal(String::new()))));
     };
-    let apart = Apart { deadline: arguments.deadline, stop: signals.stop() };
-    let table = match read_on_all(&apart, session)? {
-        Ok(table) => table,
-        Err(refused) => return Ok(Err(refused)),
-    };
-    let status = match joined(Status::join(session, &table, Options::default()))? {
+    let status = match joined(Status::join(session, table, Options::default()))? {
         Ok(status) => status,
         Err(refused) => return Ok(Err(refused)),
     };
-    let paths = if arguments.all { points(&table, session)? } else { paths };
+    let paths = if arguments.all { points(table, session)? } else { paths };
     let most = match (arguments.all, arguments.content) {
         (true, _) => Detail::Kind,
         (false, true) => Detail::Contents,
         (false, false) => Detail::Names,
     };
-    let looks = Watched { table: &table, apart: &apart };
+    let looks = Watched { table, apart };
     let mut rows = Vec::new();
     for path in paths {
         let resolved = if arguments.all { path.clone() } else { apart.resolved(&path) };

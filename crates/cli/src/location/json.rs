@@ -1,5 +1,6 @@
 //! The result of `atta where` for programs. Queries have their names, and the answers `yes`, `no` and `unknown`.
 
+use atta_ops::resume::hex;
 use atta_status::{Answer, Evidence, Finding, Inspection, Ranks};
 use serde_json::{Map, Value, json};
 
@@ -77,7 +78,7 @@ fn ranges(ranks: &Ranks) -> Value {
 }
 
 fn finding(Finding { evidence, ranks }: &Finding) -> Value {
-    let digest = |digest: &Option<[u8; 32]>| digest.map(|digest| blake3_text(&digest));
+    let digest = |digest: &Option<[u8; 32]>| digest.map(|digest| hex(&digest));
     let mut value = match evidence {
         Evidence::File(size, found) => json!({"is": "file", "size": size, "digest": digest(found)}),
         Evidence::Directory(found) => json!({"is": "directory", "digest": digest(found)}),
@@ -89,8 +90,4 @@ fn finding(Finding { evidence, ranks }: &Finding) -> Value {
     };
     value["ranks"] = ranges(ranks);
     value
-}
-
-fn blake3_text(digest: &[u8; 32]) -> String {
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

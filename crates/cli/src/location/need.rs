@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::answer::Question;
 use super::apart::Apart;
 use super::arguments::{Probe, WhereArguments};
-use super::gather::{joined, read_on_all};
+use super::gather::joined;
 use super::text::aligned;
 use crate::run::file::print;
 use crate::run::history;
@@ -33,15 +33,11 @@ const MEASURED_WITHIN: Duration = Duration::from_secs(30);
 /// Finds places and prints them. All ranks call this together.
 pub(super) fn find(
     (arguments, need): (&WhereArguments, Requirements),
+    (table, apart): (&MountTable, &Apart),
     signals: &Signals,
     session: &mut Session<'_>,
 ) -> Result<Result<u8, Refused>, RankError> {
-    let apart = Apart { deadline: arguments.deadline, stop: signals.stop() };
-    let table = match read_on_all(&apart, session)? {
-        Ok(table) => table,
-        Err(refused) => return Ok(Err(refused)),
-    };
-    let found = joined(ranked((arguments, need), &table, &apart, session))?;
+    let found = joined(ranked((arguments, need), table, apart, session))?;
     // What was interrupted has no answers.
     Ok(found.map(|found| match signals.code() {
         Some(code) => code,

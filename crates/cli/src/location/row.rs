@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use atta_entry::escape;
+use atta_ops::resume::hex;
 use atta_status::{Answer, Distribution, Evidence, Finding, Inspection, Ranks};
 use atta_sys::file_systems::Reach;
 
@@ -136,8 +137,8 @@ fn described(evidence: &Evidence) -> String {
 }
 
 /// The first digits of a digest: enough to see which ranks agree.
-fn digits(digest: &[u8]) -> String {
-    digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+fn digits(digest: &[u8; 32]) -> String {
+    hex(&digest[..6])
 }
 
 /// `rank 3`, `ranks 0-3, 7`.

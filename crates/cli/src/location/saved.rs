@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::apart::{Apart, ProbesApart};
 use super::arguments::WhereArguments;
-use super::gather::{joined, read_on_all, wanted};
+use super::gather::{joined, wanted};
 use super::json::answer;
 use super::row::label_of;
 use super::text::aligned;
@@ -24,17 +24,12 @@ use crate::size::{counted, grouped};
 
 /// Saves a map. All ranks call this together; the first one writes.
 pub(super) fn save(
-    path: &Path,
-    arguments: &WhereArguments,
+    (path, is_json): (&Path, bool),
+    table: &MountTable,
     signals: &Signals,
     session: &mut Session<'_>,
 ) -> Result<Result<u8, Refused>, RankError> {
-    let apart = Apart { deadline: arguments.deadline, stop: signals.stop() };
-    let table = match read_on_all(&apart, session)? {
-        Ok(table) => table,
-        Err(refused) => return Ok(Err(refused)),
-    };
-    let gathered = joined(gathered(&table, session))?;
+    let gathered = joined(gathered(table, session))?;
     Ok(gathered.and_then(|(map, points)| {
         if let Some(code) = signals.code() {
             return Ok(code);
@@ -45,7 +40,7 @@ pub(super) fn save(
         map.save(path).map_err(|error| Refused::fatal(format!("cannot save {}: {error}", path.display())))?;
         let ranks = counted(map.ranks().into(), "rank", "ranks");
         let points = counted(points as u64, "mount point", "mount points");
-        let text = match arguments.json {
+        let text = match is_json {
             true => format!("{:#}\n", json!({"schema_version": 1, "ranks": map.ranks(), "saved": path})),
             false => format!("{}: {points} as {ranks} see them\n", path.display()),
         };

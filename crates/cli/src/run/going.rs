@@ -179,7 +179,10 @@ pub(crate) fn regroup(group: &mut Group<'_>, way: Way, given: &Given<'_>) -> Res
             let code = match way {
                 Way::Over(code) => code.first().copied().unwrap_or(exit::FATAL),
                 _ => {
-                    let hint = "a run with a job goes on when the same command is given again";
+                    let hint = match given.reads_once {
+                        true => "give the same command again",
+                        false => "a run with a job goes on when the same command is given again",
+                    };
                     complain(&format!("{died}, and this run does not go on without {them}"), Some(hint));
                     exit::FATAL
                 }

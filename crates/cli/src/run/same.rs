@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use atta_entry::{Metadata, escape, record};
 use atta_mounts::{Host, MountTable, Probes, SystemProbes, absolute, resolved};
 use atta_ops::copy::{Copy, TargetPlace};
+use atta_ops::resume::hex;
 use atta_ops::walk;
 use atta_runtime::{RankError, Session};
 use atta_status::{
@@ -67,8 +68,7 @@ fn names_of_root(path: &[u8], found: &Metadata) -> String {
     }
     match SystemLooks.look(path, Detail::Names).evidence {
         Evidence::Directory(Some(digest)) => {
-            let digits: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-            format!(", its names have the digest {digits}")
+            format!(", its names have the digest {}", hex(&digest[..8]))
         }
         _ => String::new(),
     }

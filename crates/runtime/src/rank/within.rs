@@ -174,7 +174,7 @@ impl Session<'_> {
             let joined = joined.map_err(|_| RankError::Stuck("ranks run different programs"))?;
             let mut inner = joined.with_schedule(schedule);
             inner.way = Way::Ends;
-            part(&mut inner).inspect_err(|error| inner.tell(error))
+            part(&mut inner).inspect_err(|error| inner.report_end(error))
         });
         let error = endpoint.error.take();
         self.meeting.link.ring_on_arrival();
@@ -184,8 +184,8 @@ impl Session<'_> {
         }
     }
 
-    /// Tells the first rank of an inner session that this one cannot continue.
-    fn tell(&mut self, error: &RankError) {
+    /// Reports to the first rank of an inner session that this one cannot continue.
+    fn report_end(&mut self, error: &RankError) {
         if !self.is_first() && !error.goes_on_elsewhere() {
             // The session of all reports it, too.
             let _ = self.meeting.link.fail(&error.to_string());

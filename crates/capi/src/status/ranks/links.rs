@@ -97,7 +97,7 @@ impl Links {
         Ok(received)
     }
 
-    /// Tells the ranks that wait for this one that there will be no value.
+    /// Sends an error to the ranks that wait for this one: there will be no value.
     fn abandon(&self, error: Errno) -> Failed {
         let failure = message(self.question, Err(error));
         if self.functions.rank == 0 {
